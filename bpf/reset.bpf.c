@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* RSTs sent and received. */
+#include "socket.h"
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+static __always_inline void count_reset(enum direction direction, __u32 reason)
+{
+	if (reason >= RESET_REASONS)
+		reason = RESET_REASONS - 1;
+	/* The verifier must see a bound on the register that is added, and the compiler would compare one and add another. */
+	asm volatile("" : "+r"(reason));
+	reason &= RESET_REASONS - 1;
+	count(resets[direction][reason], 1);
+}
+
+/* The state before the socket was closed: an aborted one is in CLOSE already when its RST goes out. */
+static __always_inline __u8 state_before(__u8 state, const struct socket_info *s)
+{
+	return state == TCP_CLOSE && s ? s->state_before_close : state;
+}
+
+/*
+ * With a packet the RST answers it, mostly in softirq: the packet has the flow, and the socket, if there is one, may be a
+ * mini-socket or the listener. Without one the socket itself gives up: its thread closed it (then that thread holds its lock),
+ * or a timer did.
+ */
+static __always_inline void reset_was_sent(struct sock *sk, const struct sk_buff *skb, __u32 reason)
+{
+	struct socket_info *s = 0;
+	struct tcp_sock *tp = 0;
+	struct event *e;
+	__u8 state = 0;
+
+	if (sk) {
+		state = sk->__sk_common.skc_state;
+		if (!is_mini(state) && !is_tcp(sk))
+			return;
+		if (!is_mini(state) && state != TCP_LISTEN)
+			tp = tcp_of(sk);
+	}
+	count_reset(DIRECTION_TRANSMIT, reason);
+	if (!cfg.reset_no_socket && !tp && (!sk || reason == cfg.reason_no_socket))
+		return;
+	e = reserve(EVENT_RESET_SENT, bpf_ktime_get_ns());
+	if (!e)
+		return;
+	e->reason = reason;
+	e->state = state;
+	if (sk && tp) {
+		s = find_socket(sk);
+		read_flow(e, sk, tp);
+		e->state = state_before(state, s);
+		read_snapshot(e, sk, tp, s);
+		if (!skb && in_owners_call(sk))
+			own_by_current(e);
+		if (e->owner_source == OWNER_NONE)
+			own_by_opener(e, s);
+	} else if (sk) {
+		read_common(e, &sk->__sk_common);
+	}
+	if (skb)
+		read_packet(e, skb);
+	submit(e);
+}
+
+/* A refused handshake is told as what it is, not as a reset. */
+static __always_inline bool is_refused_handshake(__u8 state, const struct socket_info *s)
+{
+	return state == TCP_SYN_SENT || (state == TCP_SYN_RECV && s && s->syn_ktime_ns);
+}
+
+static __always_inline void reset_was_received(struct sock *sk)
+{
+	struct socket_info *s = find_socket(sk);
+	struct tcp_sock *tp = tcp_of(sk);
+	struct event *e;
+
+	if (!tp || is_refused_handshake(sk->__sk_common.skc_state, s))
+		return;
+	count_reset(DIRECTION_RECEIVE, 0);
+	e = reserve(EVENT_RESET_RECEIVED, bpf_ktime_get_ns());
+	if (!e)
+		return;
+	e->state = sk->__sk_common.skc_state;
+	read_flow(e, sk, tp);
+	read_snapshot(e, sk, tp, s);
+	own_by_opener(e, s);
+	submit(e);
+}
+
+SEC("tp_btf/tcp_send_reset")
+int BPF_PROG(reset_sent, struct sock *sk, struct sk_buff *skb, unsigned int reason)
+{
+	reset_was_sent(sk, skb, reason);
+	return 0;
+}
+
+/* The reason is told from 6.12 on. */
+SEC("tp_btf/tcp_send_reset")
+int BPF_PROG(reset_sent_no_reason, struct sock *sk, struct sk_buff *skb)
+{
+	reset_was_sent(sk, skb, 0);
+	return 0;
+}
+
+SEC("tp_btf/tcp_receive_reset")
+int BPF_PROG(reset_received, struct sock *sk)
+{
+	reset_was_received(sk);
+	return 0;
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What is known of a socket: its owner and history, kept in a table; its flow and TCP state, read from the kernel. */
+#ifndef EBPFNET_SOCKET_H
+#define EBPFNET_SOCKET_H
+
+#include "maps.h"
+#include "kernel.h"
+#include "compat.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+enum socket_flag {
+	SOCKET_HAS_OWNER = 1,
+	SOCKET_RETRANSMITTED = 2, /* user space folds its retransmits and waits for its end */
+};
+
+/* History of one socket. */
+struct socket_info {
+	__u64 cookie;		/* of the socket that this entry is about; another one at the same address has another */
+	__u64 syn_ktime_ns;	/* when the SYN was sent; 0: not seen, or the handshake is over */
+	__u64 established_ktime_ns;
+	__u32 retrans_before;	/* tcp_sock.total_retrans when this handshake began: a socket can connect more than once */
+	__u32 retrans_failed;	/* SYNs counted in total_retrans that never left this host */
+	__u16 told_errno;	/* errno of a failed connect that was told, and that connect() has not returned yet */
+	__u8 state_before_close;
+	__u8 flags;		/* enum socket_flag */
+	__u32 pad;
+	struct owner owner;
+};
+
+/*
+ * Key: address of the struct sock. Inserted when a connect begins, and by whatever else must be remembered of a socket. Deleted
+ * when the kernel destroys the socket. An entry whose deletion was missed (the kernel skips a program that interrupts itself) is
+ * told by its cookie and replaced by the next socket at that address, so such entries are no more than the sockets ever alive at
+ * once. Full: the socket stays unknown (no owner, no duration), counted in sockets_refused. Not preallocated, so it costs what is
+ * used. Socket storage would die with its socket by itself but is slower by a third and absent from 5.10.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct socket_info);
+	__uint(max_entries, 262144);
+} sockets SEC(".maps");
+
+/* MPTCP, DCCP and SCTP sockets share the tracepoints. */
+static __always_inline bool is_tcp(const struct sock *sk)
+{
+	return sk->sk_protocol == IPPROTO_TCP;
+}
+
+/* The socket's TCP part; NULL for mini-sockets and for other protocols. Reading it through sk itself is refused by the verifier. */
+static __always_inline struct tcp_sock *tcp_of(struct sock *sk)
+{
+	return (void *)bpf_skc_to_tcp_sock(sk);
+}
+
+static __always_inline bool is_mini(__u8 state)
+{
+	return state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV;
+}
+
+/* The socket's cookie, made if it has none; sk must be a full socket. */
+static __always_inline __u64 socket_cookie(struct sock *sk)
+{
+	return cfg.has_cookie ? bpf_get_socket_cookie(sk) : sk->__sk_common.skc_cookie.counter;
+}
+
+/* The entry of this very socket, or NULL. A socket that has an entry had its cookie made then. */
+static __always_inline struct socket_info *find_socket(const struct sock *sk)
+{
+	__u64 key = (__u64)sk;
+	struct socket_info *s = bpf_map_lookup_elem(&sockets, &key);
+
+	return s && s->cookie == sk->__sk_common.skc_cookie.counter ? s : 0;
+}
+
+static __always_inline void add_socket(struct sock *sk, struct socket_info *s)
+{
+	__u64 key = (__u64)sk;
+
+	s->cookie = socket_cookie(sk);
+	if (bpf_map_update_elem(&sockets, &key, s, BPF_ANY))
+		count(sockets_refused, 1);
+	else
+		count(sockets_added, 1);
+}
+
+static __always_inline struct socket_info *find_or_add_socket(struct sock *sk)
+{
+	struct socket_info none = {};
+	struct socket_info *s = find_socket(sk);
+
+	if (s)
+		return s;
+	add_socket(sk, &none);
+	return find_socket(sk);
+}
+
+static __always_inline __u32 innermost_number(struct pid *pid, __u32 outermost)
+{
+	__u32 level = pid->level;
+	int nr = 0;
+
+	if (!level) /* the host's own namespace: the number is known */
+		return outermost;
+	bpf_probe_read_kernel(&nr, sizeof(nr),
+			      (void *)pid + bpf_core_field_offset(struct pid, numbers) + level * bpf_core_type_size(struct upid) +
+				      bpf_core_field_offset(struct upid, nr));
+	return nr;
+}
+
+static __always_inline __u64 current_cgroup(struct task_struct *task)
+{
+	struct cgroup_subsys_state *css;
+
+	if (cfg.cgroup_subsys < 0)
+		return bpf_get_current_cgroup_id();
+	/* bpf_get_current_cgroup_id knows only cgroup v2, whose root holds every process on a v1 or hybrid host. */
+	bpf_probe_read_kernel(&css, sizeof(css),
+			      (void *)task->cgroups + bpf_core_field_offset(struct css_set, subsys) + cfg.cgroup_subsys * sizeof(css));
+	return BPF_CORE_READ(css, cgroup, kn, id);
+}
+
+/* The current thread. Only in process context: in a softirq the current thread is whoever was interrupted. False for threads of
+ * the kernel (NFS, iSCSI and the like connect from a kworker): nobody's process. */
+static __always_inline bool capture_owner(struct owner *o)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct task_struct *leader;
+	struct mm_struct *mm;
+	struct file *exe;
+
+	if (task->flags & PF_KTHREAD)
+		return 0;
+	leader = task->group_leader;
+	o->pid = task->tgid;
+	o->tid = task->pid;
+	o->vpid = innermost_number(leader->thread_pid, o->pid);
+	o->vtid = innermost_number(task->thread_pid, o->tid);
+	o->start_boottime_ns = leader->start_boottime;
+	o->cgroup_id = current_cgroup(task);
+	bpf_get_current_comm(o->comm, sizeof(o->comm));
+	mm = task->mm;
+	if (!mm)
+		return 1;
+	exe = mm->exe_file;
+	if (exe)
+		bpf_probe_read_kernel_str(o->executable, sizeof(o->executable), exe->f_path.dentry->d_name.name);
+	return 1;
+}
+
+/* The thread that does something to its own socket. */
+static __always_inline void own_by_current(struct event *e)
+{
+	if (capture_owner(&e->owner))
+		e->owner_source = OWNER_CURRENT;
+}
+
+/* The thread that opened the socket. */
+static __always_inline void own_by_opener(struct event *e, const struct socket_info *s)
+{
+	if (!s || !(s->flags & SOCKET_HAS_OWNER))
+		return;
+	e->owner = s->owner;
+	e->owner_source = OWNER_OPENER;
+}
+
+/* Whether the current thread holds the socket's lock, that is, runs a system call on it: a softirq leaves an owned socket alone
+ * and queues its work for the owner (sk_add_backlog, sock_owned_by_user in the timers). */
+static __always_inline bool in_owners_call(const struct sock *sk)
+{
+	return sk->sk_lock.owned;
+}
+
+static __always_inline void put_ipv4(__u8 *addr, __be32 ipv4)
+{
+	*(__u64 *)addr = 0;
+	*(__u32 *)(addr + 8) = bpf_htonl(0xffff);
+	*(__be32 *)(addr + 12) = ipv4;
+}
+
+static __always_inline void put_ipv6(__u8 *addr, const struct in6_addr *ipv6)
+{
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		*(__be32 *)(addr + 4 * i) = ipv6->in6_u.u6_addr32[i];
+}
+
+static __always_inline bool is_mapped(const struct in6_addr *a)
+{
+	return !a->in6_u.u6_addr32[0] && !a->in6_u.u6_addr32[1] && a->in6_u.u6_addr32[2] == bpf_htonl(0xffff);
+}
+
+/* The addresses, the peer's port and the namespace of any kind of socket, mini-sockets included. */
+static __always_inline void read_common(struct event *e, const struct sock_common *c)
+{
+	/* A mapped IPv6 socket has its local address first in the IPv4 fields: tcp_v6_connect sets the IPv6 one after
+	 * tcp_v4_connect has returned, when a handshake over loopback is over already. */
+	if (c->skc_family == AF_INET6 && !is_mapped(&c->skc_v6_daddr)) {
+		put_ipv6(e->local_addr, &c->skc_v6_rcv_saddr);
+		put_ipv6(e->peer_addr, &c->skc_v6_daddr);
+	} else {
+		put_ipv4(e->local_addr, c->skc_rcv_saddr);
+		put_ipv4(e->peer_addr, c->skc_daddr);
+	}
+	e->peer_port = bpf_ntohs(c->skc_dport);
+	e->netns = c->skc_net.net->ns.inum;
+	e->cookie = c->skc_cookie.counter;
+}
+
+/* The flow of a full socket. The local port comes from inet_sport: __inet_put_port has cleared skc_num when a socket that is
+ * being closed reports its end. */
+static __always_inline void read_flow(struct event *e, struct sock *sk, const struct tcp_sock *tp)
+{
+	read_common(e, &sk->__sk_common);
+	e->cookie = socket_cookie(sk);
+	e->local_port = bpf_ntohs(tp->inet_conn.icsk_inet.inet_sport);
+}
+
+/* The flow of an incoming packet, seen from this host. False if it is no TCP over IP. */
+static __always_inline bool read_packet(struct event *e, const struct sk_buff *skb)
+{
+	const unsigned char *network = skb->head + skb->network_header;
+	struct tcp_ports ports;
+	struct ipv6_header h6;
+	__u8 version;
+
+	if (bpf_probe_read_kernel(&version, sizeof(version), network))
+		return 0;
+	if (version >> 4 == 4) {
+		struct ipv4_header h4;
+
+		bpf_probe_read_kernel(&h4, sizeof(h4), network);
+		put_ipv4(e->local_addr, h4.destination);
+		put_ipv4(e->peer_addr, h4.source);
+	} else if (version >> 4 == 6) {
+		bpf_probe_read_kernel(&h6, sizeof(h6), network);
+		__builtin_memcpy(e->local_addr, h6.destination, sizeof(e->local_addr));
+		__builtin_memcpy(e->peer_addr, h6.source, sizeof(e->peer_addr));
+	} else {
+		return 0;
+	}
+	if (!e->netns) { /* no socket: the packet's route knows its namespace, as in tcp_v4_send_reset; its last bit is a flag */
+		struct dst_entry *route = (void *)(skb->_skb_refdst & ~1UL);
+
+		e->netns = BPF_CORE_READ(route, dev, nd_net.net, ns.inum);
+	}
+	bpf_probe_read_kernel(&ports, sizeof(ports), skb->head + skb->transport_header);
+	e->local_port = bpf_ntohs(ports.destination);
+	e->peer_port = bpf_ntohs(ports.source);
+	return 1;
+}
+
+/* Unacknowledged and unsent bytes, as SIOCOUTQ tells them (tcp_ioctl). */
+static __always_inline __u32 send_queue(const struct tcp_sock *tp, __u8 state)
+{
+	if (state == TCP_SYN_SENT || state == TCP_SYN_RECV)
+		return 0;
+	return tp->write_seq - tp->snd_una;
+}
+
+/* Unread bytes, as SIOCINQ tells them (tcp_inq): a FIN takes a sequence number but is nothing to read. Closing a socket throws its
+ * queue away but leaves copied_seq. */
+static __always_inline __u32 receive_queue(const struct tcp_sock *tp, const struct sock *sk, __u8 state)
+{
+	__u32 unread = tp->rcv_nxt - tp->copied_seq;
+
+	if (state == TCP_SYN_SENT || state == TCP_SYN_RECV)
+		return 0;
+	if (unread && sk->__sk_common.skc_flags & (1UL << SOCK_DONE_BIT))
+		unread--;
+	return unread;
+}
+
+static __always_inline void read_snapshot(struct event *e, const struct sock *sk, const struct tcp_sock *tp,
+					  const struct socket_info *info)
+{
+	struct snapshot *s = &e->snapshot;
+	__u32 jiffies = bpf_jiffies64();
+
+	e->flags |= EVENT_HAS_SNAPSHOT;
+	s->srtt_us = tp->srtt_us >> 3;
+	s->rttvar_us = tp->mdev_us >> 2; /* as tcp_get_info tells it */
+	s->rto_jiffies = tp->inet_conn.icsk_rto;
+	s->cwnd = tp->snd_cwnd;
+	s->ssthresh = tp->snd_ssthresh;
+	s->total_retrans = tp->total_retrans;
+	s->lost = tp->lost_out;
+	s->outstanding = tp->packets_out;
+	s->dsack_dups = tp->dsack_dups;
+	s->snd_wnd = tp->snd_wnd;
+	s->rcv_wnd = tp->rcv_wnd;
+	s->send_queue = send_queue(tp, e->state);
+	s->receive_queue = receive_queue(tp, sk, e->state);
+	/* tcp_init_transfer and tcp_finish_connect set both times without any data */
+	s->last_send_age_jiffies = tp->data_segs_out ? jiffies - tp->lsndtime : ~0U;
+	s->last_receive_age_jiffies = tp->data_segs_in ? jiffies - tp->inet_conn.icsk_ack.lrcvtime : ~0U;
+	if (info && info->established_ktime_ns)
+		s->established_age_ns = e->ktime_ns - info->established_ktime_ns;
+}
+
+#endif

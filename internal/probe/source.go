@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/ebpfnet/ebpfnetreceiver/internal/event"
+)
+
+// Source is a set of loaded and attached programs. Read is for one goroutine; the other methods are for any.
+type Source struct {
+	decoder
+	reader       *ringbuf.Reader
+	record       ringbuf.Record
+	start        time.Time
+	reasons      [event.MaxReasons]string
+	signals      []Signal
+	shared       map[string]*ebpf.Map
+	programs     map[string]*ebpf.Program
+	closers      []io.Closer // in the order in which they were made
+	decodeErrors atomic.Uint64
+
+	closing sync.RWMutex // held for reading while maps and programs are in use
+	closed  bool
+}
+
+// Open loads and attaches what the settings ask for. A signal that the kernel refuses is off and says so in Signals; Open fails
+// only if no signal at all works, and leaves nothing behind then. The caller closes the Source.
+func Open(settings Settings) (*Source, error) {
+	s := &Source{shared: map[string]*ebpf.Map{}, programs: map[string]*ebpf.Program{}}
+	if err := s.open(settings); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Source) open(settings Settings) error {
+	l := &loader{source: s, cache: btf.NewCache()}
+	// Only kernels before 5.11 charge maps to this limit; if it cannot be lifted there, creating a map says so.
+	memlock := rlimit.RemoveMemlock()
+	if err := l.kernelTypes(settings.BTFPath); err != nil {
+		return err
+	}
+	tick, err := l.startTicks()
+	if err != nil {
+		return explain(err)
+	}
+	s.reasons = l.resetReasons()
+	if err := l.configure(settings); err != nil {
+		return err
+	}
+	if err := l.createShared(settings.RingBufferSize); err != nil {
+		return explain(errors.Join(err, memlock))
+	}
+	if s.reader, err = ringbuf.NewReader(s.shared[handshakeMapEvents]); err != nil {
+		return fmt.Errorf("open ring buffer: %w", err)
+	}
+	s.start = time.Now()
+	var refusals []error
+	works := false
+	for _, f := range families {
+		if !f.enabled(settings) {
+			continue
+		}
+		signal, err := l.attach(&f)
+		s.signals = append(s.signals, signal)
+		works = works || signal.Hook != ""
+		refusals = append(refusals, err)
+	}
+	if !works {
+		return fmt.Errorf("no signal works: %w", errors.Join(refusals...))
+	}
+	jiffy, err := tick()
+	if err != nil {
+		return err
+	}
+	s.decoder = decoder{clock: newClock(jiffy), reasons: &s.reasons}
+	return nil
+}
+
+// Read waits for the next event and overwrites e with it. It returns os.ErrDeadlineExceeded when the deadline has passed and all
+// events are read, ErrClosed after Close, and any other error when the ring buffer cannot be read any more. Records that cannot
+// be decoded are counted and skipped.
+func (s *Source) Read(e *event.Event) error {
+	for {
+		if err := s.reader.ReadInto(&s.record); err != nil {
+			if errors.Is(err, ringbuf.ErrClosed) {
+				return ErrClosed
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				return os.ErrDeadlineExceeded
+			}
+			return fmt.Errorf("read ring buffer: %w", err)
+		}
+		if s.decode(s.record.RawSample, e) == nil {
+			return nil
+		}
+		s.decodeErrors.Add(1)
+	}
+}
+
+// SetDeadline sets until when Read waits. The kernel does not wake the reader for single events, so a deadline of some
+// milliseconds, set anew for each wait, bounds the delay.
+func (s *Source) SetDeadline(t time.Time) { s.reader.SetDeadline(t) }
+
+// Signals tells what works and by which hooks.
+func (s *Source) Signals() []Signal { return s.signals }
+
+// Close detaches and unloads everything, in the reverse order. It interrupts Read. A second call does nothing.
+func (s *Source) Close() error {
+	var errs []error
+	if s.reader != nil {
+		errs = append(errs, s.reader.Close())
+	}
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i].Close())
+	}
+	return errors.Join(errs...)
+}
+
+// loader holds what is needed only while a Source is being made.
+type loader struct {
+	source *Source
+	cache  *btf.Cache
+	types  *btf.Spec
+	given  bool // types are not the kernel's own
+	config handshakeConfig
+	bounds [searchBounds]uint64
+}
+
+const searchBounds = 256 // SEARCH_BOUNDS in bpf/events.h
+
+func (l *loader) kernelTypes(path string) error {
+	var err error
+	if path != "" {
+		if l.types, err = btf.LoadSpec(path); err != nil {
+			return fmt.Errorf("load kernel types from btf_path %s: %w", path, err)
+		}
+		l.given = true
+		return nil
+	}
+	if l.types, err = l.cache.Kernel(); err != nil {
+		return fmt.Errorf("load kernel types from /sys/kernel/btf/vmlinux: %w (a kernel built without CONFIG_DEBUG_INFO_BTF needs btf_path)", err)
+	}
+	return nil
+}
+
+// configure fills the tunables that all objects share.
+func (l *loader) configure(settings Settings) error {
+	if len(settings.HistogramBounds) > event.MaxBounds {
+		return fmt.Errorf("%d histogram bounds, at most %d are allowed", len(settings.HistogramBounds), event.MaxBounds)
+	}
+	for i := range l.bounds {
+		l.bounds[i] = ^uint64(0)
+	}
+	copy(l.bounds[:], settings.HistogramBounds)
+	l.config = handshakeConfig{
+		SlowThresholdNs: uint64(settings.HandshakeSlowThreshold),
+		WakeupBytes:     uint64(ringSize(settings.RingBufferSize)) / 4,
+		CgroupSubsys:    l.cgroupSubsystem(),
+		ReasonNoSocket:  ^uint32(0),
+		Records:         1,
+		Report:          uint8(settings.HandshakeReport),
+		HasCookie:       1,
+	}
+	if settings.CountOnly {
+		l.config.Records = 0
+	}
+	if settings.ResetNoSocket {
+		l.config.ResetNoSocket = 1
+	}
+	for i, name := range l.source.reasons {
+		if name == "no_socket" {
+			l.config.ReasonNoSocket = uint32(i)
+		}
+	}
+	return nil
+}
+
+// cgroupSubsystem is the index of the cgroup v1 subsystem that tells containers apart, or -1 where cgroup v2 rules.
+func (l *loader) cgroupSubsystem() int32 {
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		return -1
+	}
+	var subsystems *btf.Enum
+	if err := l.types.TypeByName("cgroup_subsys_id", &subsystems); err == nil {
+		for _, v := range subsystems.Values {
+			if v.Name == "memory_cgrp_id" {
+				return int32(v.Value)
+			}
+		}
+	}
+	return -1
+}
+
+const reasonPrefix = "SK_RST_REASON_"
+
+// resetReasons names the reset reasons of the running kernel: the numbers differ between kernels, and old ones have none.
+func (l *loader) resetReasons() (names [event.MaxReasons]string) {
+	var reasons *btf.Enum
+	if err := l.types.TypeByName("sk_rst_reason", &reasons); err != nil {
+		return names
+	}
+	for _, v := range reasons.Values {
+		if v.Value < event.MaxReasons && v.Name != reasonPrefix+"MAX" && v.Name != reasonPrefix+"NOT_SPECIFIED" {
+			names[v.Value] = strings.ToLower(strings.TrimPrefix(v.Name, reasonPrefix))
+		}
+	}
+	return names
+}
+
+// startTicks begins to measure the kernel's tick rate, which no file tells on every kernel; the returned function ends it.
+func (l *loader) startTicks() (func() (time.Duration, error), error) {
+	spec, err := loadClock()
+	if err != nil {
+		return nil, err
+	}
+	prog, err := ebpf.NewProgram(spec.Programs[clockProgJiffies])
+	if err != nil {
+		return nil, fmt.Errorf("load the tick counter: %w", err)
+	}
+	read := func() (uint32, error) { return prog.Run(&ebpf.RunOptions{}) }
+	first, err := read()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("run the tick counter: %w", err), prog.Close())
+	}
+	begun := time.Now()
+	return func() (time.Duration, error) {
+		defer prog.Close()
+		// Loading has taken most of this already. 60 ms tell 250 from 300 Hz.
+		if rest := 60*time.Millisecond - time.Since(begun); rest > 0 {
+			time.Sleep(rest)
+		}
+		last, err := read()
+		if err != nil {
+			return 0, fmt.Errorf("run the tick counter: %w", err)
+		}
+		return jiffyOf(last-first, time.Since(begun)), nil
+	}, nil
+}
+
+// createShared creates the maps that all objects use.
+func (l *loader) createShared(size int) error {
+	spec, err := loadHandshake()
+	if err != nil {
+		return err
+	}
+	spec.Maps[handshakeMapEvents].MaxEntries = uint32(ringSize(size))
+	for _, name := range []string{handshakeMapEvents, handshakeMapCounters, handshakeMapHandshakes, handshakeMapSockets} {
+		m, err := ebpf.NewMap(spec.Maps[name])
+		if err != nil {
+			return fmt.Errorf("create map %s: %w", name, err)
+		}
+		l.source.shared[name] = m
+		l.source.closers = append(l.source.closers, m)
+	}
+	return nil
+}
+
+// ringSize is the least power of two, and at least a page, that holds the size.
+func ringSize(size int) int {
+	size = max(size, os.Getpagesize())
+	return 1 << bits.Len(uint(size-1))
+}
+
+// attach makes one signal work as far as the kernel allows. The error holds all refusals; the signal is off if Hook is empty.
+func (l *loader) attach(f *family) (Signal, error) {
+	signal := Signal{Name: f.name}
+	var refusals []error
+	var hooks []string
+	for _, p := range f.parts {
+		hook, errs := l.attachPart(f, &p)
+		for _, err := range errs {
+			refusals = append(refusals, fmt.Errorf("%s: %s: %w", f.name, p.name, err))
+		}
+		if hook != "" {
+			hooks = append(hooks, hook)
+			continue
+		}
+		signal.Degraded = true
+		if p.essential {
+			break
+		}
+	}
+	for _, err := range refusals {
+		signal.Refusals = append(signal.Refusals, err.Error())
+	}
+	signal.Hook = strings.Join(hooks, ", ")
+	return signal, errors.Join(refusals...)
+}
+
+// attachPart tries the candidates of a part in order. It returns the hook in use, if any, and the refusals of those before it.
+func (l *loader) attachPart(f *family, p *part) (string, []error) {
+	var refusals []error
+	for _, c := range p.candidates {
+		err := l.attachCandidate(f, &c)
+		if err == nil {
+			return c.hook, refusals
+		}
+		refusals = append(refusals, fmt.Errorf("%s: %w", c.hook, explain(err)))
+	}
+	return "", refusals
+}
+
+// attachCandidate loads the candidate's programs and attaches them, or leaves nothing behind.
+func (l *loader) attachCandidate(f *family, c *candidate) (err error) {
+	spec, err := f.load()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(spec.Variables["cfg"].Set(l.config), spec.Variables["bounds"].Set(l.bounds)); err != nil {
+		return fmt.Errorf("set tunables: %w", err)
+	}
+	replacements := map[string]*ebpf.Map{}
+	for name, m := range l.source.shared {
+		if _, used := spec.Maps[name]; used {
+			replacements[name] = m
+		}
+	}
+	keep := map[string]*ebpf.ProgramSpec{}
+	for _, name := range c.programs {
+		keep[name] = spec.Programs[name]
+	}
+	spec.Programs = keep
+	delete(spec.Variables, handshakeVarRecordType) // there for its type only
+	delete(spec.Maps, ".bss")
+	spec.Maps[handshakeMapEvents].MaxEntries = l.source.shared[handshakeMapEvents].MaxEntries() // must match its replacement
+	options := ebpf.CollectionOptions{MapReplacements: replacements, Cache: l.cache}
+	if l.given {
+		options.Programs.KernelTypes = l.types
+	}
+	collection, err := ebpf.NewCollectionWithOptions(spec, options)
+	if err != nil {
+		return err
+	}
+	defer collection.Close() // what is kept is taken out of it
+	mark := len(l.source.closers)
+	for _, name := range c.programs {
+		err := l.attachProgram(collection.DetachProgram(name), name, keep[name])
+		if err != nil {
+			for i := len(l.source.closers) - 1; i >= mark; i-- {
+				err = errors.Join(err, l.source.closers[i].Close())
+			}
+			l.source.closers = l.source.closers[:mark]
+			for _, name := range c.programs {
+				delete(l.source.programs, name)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loader) attachProgram(prog *ebpf.Program, name string, spec *ebpf.ProgramSpec) error {
+	l.source.closers = append(l.source.closers, prog)
+	l.source.programs[name] = prog
+	var (
+		attached io.Closer
+		err      error
+	)
+	switch spec.Type {
+	case ebpf.Tracing:
+		attached, err = link.AttachTracing(link.TracingOptions{Program: prog})
+	case ebpf.TracePoint:
+		attached, err = attachTracepoint(prog, spec.AttachTo)
+	default:
+		err = fmt.Errorf("no way to attach a program of type %s", spec.Type)
+	}
+	if err != nil {
+		return fmt.Errorf("attach %s: %w", name, err)
+	}
+	l.source.closers = append(l.source.closers, attached)
+	return nil
+}
