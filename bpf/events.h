@@ -170,13 +170,11 @@ struct config {
 	__u64 slow_threshold_ns;
 	__u64 wakeup_bytes;	/* fill of the ring buffer at which the reader is woken */
 	__s32 cgroup_subsys;	/* cgroup v1: index of the subsystem whose cgroup identifies a container; -1: cgroup v2 */
-	__u32 reason_no_socket; /* this kernel's SK_RST_REASON_NO_SOCKET; ~0: it has none */
 	__u8 records;		/* 0: nobody reads records, count only */
 	__u8 report;		/* enum report */
 	__u8 reset_no_socket;	/* answers to strays become records */
 	__u8 has_cookie;	/* bpf_get_socket_cookie may be called from tracing programs (5.12) */
-	__u32 pad;
 };
-_Static_assert(sizeof(struct config) == 32, "struct config");
+_Static_assert(sizeof(struct config) == 24, "struct config");
 
 #endif

@@ -246,7 +246,7 @@ static __always_inline void connect_returned(long result)
 	regs = (void *)bpf_task_pt_regs((void *)task);
 	sk = socket_of(task, syscall_arg(regs, 0));
 	protocol = BPF_CORE_READ(sk, sk_protocol);
-	if (sk && protocol == IPPROTO_MPTCP) {
+	if (sk && protocol == IPPROTO_MPTCP && bpf_core_type_exists(struct mptcp_sock)) {
 		sk = BPF_CORE_READ((struct mptcp_sock *)sk, first);
 		protocol = BPF_CORE_READ(sk, sk_protocol);
 	}

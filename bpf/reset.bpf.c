@@ -41,7 +41,7 @@ static __always_inline void reset_was_sent(struct sock *sk, const struct sk_buff
 			tp = tcp_of(sk);
 	}
 	count_reset(DIRECTION_TRANSMIT, reason);
-	if (!cfg.reset_no_socket && !tp && (!sk || reason == cfg.reason_no_socket))
+	if (!cfg.reset_no_socket && (!sk || state == TCP_LISTEN)) /* strays: anybody can send any number of them */
 		return;
 	e = reserve(EVENT_RESET_SENT, bpf_ktime_get_ns());
 	if (!e)

@@ -79,11 +79,12 @@ static __always_inline struct socket_info *find_socket(const struct sock *sk)
 static __always_inline void add_socket(struct sock *sk, struct socket_info *s)
 {
 	__u64 key = (__u64)sk;
+	bool replaces = bpf_map_lookup_elem(&sockets, &key); /* a second connect, or an entry whose deletion was missed */
 
 	s->cookie = socket_cookie(sk);
 	if (bpf_map_update_elem(&sockets, &key, s, BPF_ANY))
 		count(sockets_refused, 1);
-	else
+	else if (!replaces)
 		count(sockets_added, 1);
 }
 
@@ -198,7 +199,7 @@ static __always_inline void read_common(struct event *e, const struct sock_commo
 {
 	/* A mapped IPv6 socket has its local address first in the IPv4 fields: tcp_v6_connect sets the IPv6 one after
 	 * tcp_v4_connect has returned, when a handshake over loopback is over already. */
-	if (c->skc_family == AF_INET6 && !is_mapped(&c->skc_v6_daddr)) {
+	if (c->skc_family == AF_INET6 && bpf_core_field_exists(c->skc_v6_daddr) && !is_mapped(&c->skc_v6_daddr)) {
 		put_ipv6(e->local_addr, &c->skc_v6_rcv_saddr);
 		put_ipv6(e->peer_addr, &c->skc_v6_daddr);
 	} else {

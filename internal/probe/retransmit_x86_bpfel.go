@@ -18,12 +18,10 @@ type retransmitConfig struct {
 	SlowThresholdNs uint64
 	WakeupBytes     uint64
 	CgroupSubsys    int32
-	ReasonNoSocket  uint32
 	Records         uint8
 	Report          uint8
 	ResetNoSocket   uint8
 	HasCookie       uint8
-	Pad             uint32
 }
 
 type retransmitCounts struct {

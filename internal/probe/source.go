@@ -179,7 +179,6 @@ func (l *loader) configure(settings Settings) error {
 		SlowThresholdNs: uint64(settings.HandshakeSlowThreshold),
 		WakeupBytes:     uint64(ringSize(settings.RingBufferSize)) / 4,
 		CgroupSubsys:    l.cgroupSubsystem(),
-		ReasonNoSocket:  ^uint32(0),
 		Records:         1,
 		Report:          uint8(settings.HandshakeReport),
 		HasCookie:       1,
@@ -189,11 +188,6 @@ func (l *loader) configure(settings Settings) error {
 	}
 	if settings.ResetNoSocket {
 		l.config.ResetNoSocket = 1
-	}
-	for i, name := range l.source.reasons {
-		if name == "no_socket" {
-			l.config.ReasonNoSocket = uint32(i)
-		}
 	}
 	return nil
 }
