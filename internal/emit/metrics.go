@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package emit
+
+import (
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/ebpfnet/ebpfnetreceiver/internal/enrich"
+	"github.com/ebpfnet/ebpfnetreceiver/internal/event"
+	"github.com/ebpfnet/ebpfnetreceiver/internal/metadata"
+)
+
+// MetricsSettings are what metrics say beside the counters.
+type MetricsSettings struct {
+	Version            string // of the instrumentation scope
+	Host               enrich.Host
+	ResourceAttributes metadata.ResourceAttributesConfig
+	Metrics            metadata.MetricsConfig
+	// ExplicitHistograms says that the counters' histograms have the bounds of event.ExplicitBounds instead of
+	// event.ExponentialBounds.
+	ExplicitHistograms bool
+}
+
+// Metrics builds metrics of counters.
+type Metrics struct {
+	settings       MetricsSettings
+	explicitBounds []float64 // seconds
+}
+
+// NewMetrics makes a Metrics.
+func NewMetrics(settings MetricsSettings) *Metrics {
+	m := &Metrics{settings: settings}
+	for _, bound := range event.ExplicitBounds() {
+		m.explicitBounds = append(m.explicitBounds, float64(bound)/1e9)
+	}
+	return m
+}
+
+// Build makes the metrics of the counters as they were at now. They are cumulative from c.Start. A series begins when it first
+// counts, and a metric with its first series: without any the result is empty.
+func (m *Metrics) Build(c *event.Counters, now time.Time) pmetric.Metrics {
+	built := pmetric.NewMetrics()
+	resource := built.ResourceMetrics().AppendEmpty()
+	resource.SetSchemaUrl(metadata.SchemaURL)
+	fillHost(resource.Resource().Attributes(), m.settings.Host, &m.settings.ResourceAttributes)
+	scope := resource.ScopeMetrics().AppendEmpty()
+	scope.SetSchemaUrl(metadata.SchemaURL)
+	scope.Scope().SetName(metadata.ScopeName)
+	scope.Scope().SetVersion(m.settings.Version)
+
+	b := builder{metrics: scope.Metrics(), start: pcommon.NewTimestampFromTime(c.Start), now: pcommon.NewTimestampFromTime(now)}
+	enabled := m.settings.Metrics
+	if enabled.TCPConnections.Enabled {
+		b.connections(c)
+	}
+	if enabled.TCPHandshakeDuration.Enabled && m.settings.ExplicitHistograms {
+		b.explicitDurations(c, m.explicitBounds)
+	}
+	if enabled.TCPHandshakeDuration.Enabled && !m.settings.ExplicitHistograms {
+		b.exponentialDurations(c)
+	}
+	if enabled.TCPResets.Enabled {
+		b.resets(c)
+	}
+	if enabled.TCPRetransmits.Enabled {
+		b.retransmits(c)
+	}
+	scope.Metrics().RemoveIf(isEmpty)
+	if scope.Metrics().Len() == 0 {
+		return pmetric.NewMetrics()
+	}
+	return built
+}
+
+func isEmpty(metric pmetric.Metric) bool {
+	switch metric.Type() {
+	case pmetric.MetricTypeSum:
+		return metric.Sum().DataPoints().Len() == 0
+	case pmetric.MetricTypeHistogram:
+		return metric.Histogram().DataPoints().Len() == 0
+	case pmetric.MetricTypeExponentialHistogram:
+		return metric.ExponentialHistogram().DataPoints().Len() == 0
+	}
+	return true
+}
+
+// builder appends metrics.
+type builder struct {
+	metrics    pmetric.MetricSlice
+	start, now pcommon.Timestamp
+}
+
+func (b *builder) metric(of metadata.Metric) pmetric.Metric {
+	metric := b.metrics.AppendEmpty()
+	metric.SetName(of.Name)
+	metric.SetDescription(of.Description)
+	metric.SetUnit(of.Unit)
+	return metric
+}
+
+func (b *builder) counter(of metadata.Metric) pmetric.NumberDataPointSlice {
+	sum := b.metric(of).SetEmptySum()
+	sum.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	sum.SetIsMonotonic(true)
+	return sum.DataPoints()
+}
+
+func (b *builder) count(to pmetric.NumberDataPointSlice, n uint64) pcommon.Map {
+	point := to.AppendEmpty()
+	point.SetStartTimestamp(b.start)
+	point.SetTimestamp(b.now)
+	point.SetIntValue(int64(n))
+	return point.Attributes()
+}
+
+func putHandshake(to pcommon.Map, role event.Role, outcome event.Outcome) {
+	to.PutStr(metadata.AttributeTCPHandshakeRole, role.String())
+	if errorType := outcome.String(); errorType != "" {
+		to.PutStr(metadata.AttributeErrorType, errorType)
+	}
+}
+
+func (b *builder) connections(c *event.Counters) {
+	points := b.counter(metadata.MetricTCPConnections)
+	for role := range c.Connections {
+		for outcome, n := range c.Connections[role] {
+			if n > 0 {
+				putHandshake(b.count(points, n), event.Role(role), event.Outcome(outcome))
+			}
+		}
+	}
+}
+
+func (b *builder) retransmits(c *event.Counters) {
+	points := b.counter(metadata.MetricTCPRetransmits)
+	for segment := range c.Retransmits {
+		byType := c.Retransmits[segment]
+		if s := event.SegmentType(segment); s == event.SegmentSYN || s == event.SegmentSYNACK {
+			// Only the timer sends these again.
+			var all uint64
+			for _, n := range byType {
+				all += n
+			}
+			byType = [event.RetransmitTypeCount]uint64{event.RetransmitTimeout: all}
+		}
+		for retransmit, n := range byType {
+			if n == 0 {
+				continue
+			}
+			attributes := b.count(points, n)
+			attributes.PutStr(metadata.AttributeTCPSegmentType, event.SegmentType(segment).String())
+			if name := event.RetransmitType(retransmit).String(); name != "" {
+				attributes.PutStr(metadata.AttributeTCPRetransmitType, name)
+			}
+		}
+	}
+}
+
+func (b *builder) resets(c *event.Counters) {
+	points := b.counter(metadata.MetricTCPResets)
+	for direction := range c.Resets {
+		// Several numbers may have no name: they are one series.
+		byReason := c.Resets[direction]
+		for i := range byReason {
+			n := byReason[i]
+			if n == 0 {
+				continue
+			}
+			reason := resetReason(c, event.Direction(direction), i)
+			for j := i + 1; j < len(byReason); j++ {
+				if byReason[j] > 0 && resetReason(c, event.Direction(direction), j) == reason {
+					n += byReason[j]
+					byReason[j] = 0
+				}
+			}
+			attributes := b.count(points, n)
+			attributes.PutStr(metadata.AttributeNetworkIODirection, event.Direction(direction).String())
+			if reason != "" {
+				attributes.PutStr(metadata.AttributeTCPResetReason, reason)
+			}
+		}
+	}
+}
+
+// resetReason is the name of a reason; a RST that was received tells none.
+func resetReason(c *event.Counters, direction event.Direction, number int) string {
+	if direction == event.DirectionReceive {
+		return ""
+	}
+	return c.Reasons[number]
+}
+
+func (b *builder) exponentialDurations(c *event.Counters) {
+	histogram := b.metric(metadata.MetricTCPHandshakeDuration).SetEmptyExponentialHistogram()
+	histogram.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	for role := range c.Handshakes {
+		for outcome := range c.Handshakes[role] {
+			h := &c.Handshakes[role][outcome]
+			first, end, count := 0, 0, uint64(0)
+			for i, n := range h.Buckets {
+				if n == 0 {
+					continue
+				}
+				if count == 0 {
+					first = i
+				}
+				end = i + 1
+				count += n
+			}
+			if count == 0 {
+				continue
+			}
+			point := histogram.DataPoints().AppendEmpty()
+			point.SetStartTimestamp(b.start)
+			point.SetTimestamp(b.now)
+			point.SetCount(count)
+			point.SetSum(float64(h.Sum) / 1e9)
+			point.SetScale(event.ExponentialScale)
+			// What is above the last bound goes into the bucket that follows: its only fault is to be too low.
+			point.Positive().SetOffset(int32(event.ExponentialOffset + first))
+			point.Positive().BucketCounts().FromRaw(h.Buckets[first:end])
+			putHandshake(point.Attributes(), event.Role(role), event.Outcome(outcome))
+		}
+	}
+}
+
+func (b *builder) explicitDurations(c *event.Counters, bounds []float64) {
+	histogram := b.metric(metadata.MetricTCPHandshakeDuration).SetEmptyHistogram()
+	histogram.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	for role := range c.Handshakes {
+		for outcome := range c.Handshakes[role] {
+			h := &c.Handshakes[role][outcome]
+			count := h.Count()
+			if count == 0 {
+				continue
+			}
+			point := histogram.DataPoints().AppendEmpty()
+			point.SetStartTimestamp(b.start)
+			point.SetTimestamp(b.now)
+			point.SetCount(count)
+			point.SetSum(float64(h.Sum) / 1e9)
+			point.ExplicitBounds().FromRaw(bounds)
+			point.BucketCounts().FromRaw(h.Buckets[:len(bounds)+1])
+			putHandshake(point.Attributes(), event.Role(role), event.Outcome(outcome))
+		}
+	}
+}
