@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package probe
 
 import (
@@ -15,7 +17,8 @@ func (s *Source) Counters(c *event.Counters) error {
 	if s.closed {
 		return ErrClosed
 	}
-	*c = event.Counters{Start: s.start, Reasons: s.reasons, DecodeErrors: s.decodeErrors.Load(), Recursion: make(map[string]uint64, len(s.programs))}
+	*c = event.Counters{Start: s.start, Reasons: s.reasons, DecodeErrors: s.decodeErrors.Load(),
+		Recursion: make(map[string]uint64, len(s.programs))}
 	var counts []handshakeCounts
 	if err := s.shared[handshakeMapCounters].Lookup(uint32(0), &counts); err != nil {
 		return fmt.Errorf("read counters: %w", err)

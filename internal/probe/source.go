@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package probe
 
 import (
@@ -83,7 +85,7 @@ func (s *Source) open(settings Settings) error {
 		refusals = append(refusals, err)
 	}
 	if !works {
-		return fmt.Errorf("no signal works: %w", errors.Join(refusals...))
+		return fmt.Errorf("no signal works: %w", oneLine(refusals))
 	}
 	jiffy, err := tick()
 	if err != nil {
@@ -301,7 +303,7 @@ func (l *loader) attach(f *family) (Signal, error) {
 		signal.Refusals = append(signal.Refusals, err.Error())
 	}
 	signal.Hook = strings.Join(hooks, ", ")
-	return signal, errors.Join(refusals...)
+	return signal, oneLine(refusals)
 }
 
 // attachPart tries the candidates of a part in order. It returns the hook in use, if any, and the refusals of those before it.

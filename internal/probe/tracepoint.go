@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package probe
 
 import (
@@ -57,12 +59,13 @@ func tracepointID(name string) (uint64, error) {
 	}
 	mount, err := detachedTracefs()
 	if err != nil {
-		return 0, errors.Join(append(refusals, fmt.Errorf("mount tracefs for this process: %w", err))...)
+		refusals = append(refusals, fmt.Errorf("mount tracefs for this process: %w", err))
+		return 0, fmt.Errorf("%w: %w", errTracefs, oneLine(refusals))
 	}
 	defer unix.Close(mount)
 	fd, err := unix.Openat(mount, file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return 0, errors.Join(append(refusals, fmt.Errorf("open %s in tracefs: %w", file, err))...)
+		return 0, fmt.Errorf("%w: open %s: %w", errTracefs, file, err)
 	}
 	return readID(os.NewFile(uintptr(fd), file))
 }
