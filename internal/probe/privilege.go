@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
+//go:build linux && (amd64 || arm64)
 
 package probe
 
@@ -57,8 +57,8 @@ func explain(err error) error {
 	if len(missing) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: this process lacks %s; run it as root, or give the collector's binary what it needs: "+
-		"setcap cap_bpf,cap_perfmon,cap_dac_read_search=ep BINARY", err, strings.Join(missing, " and "))
+	return fmt.Errorf("this process lacks %s; run it as root, or give the collector's binary what it needs "+
+		"(setcap cap_bpf,cap_perfmon,cap_dac_read_search=ep BINARY): %w", strings.Join(missing, " and "), err)
 }
 
 // oneLine joins errors in one line, unlike errors.Join; nil if there are none.
