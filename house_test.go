@@ -29,6 +29,7 @@ var imports = map[string][]string{
 	},
 	"internal/enrich": {
 		module + "/internal/event", "github.com/prometheus/procfs", "github.com/hashicorp/golang-lru/v2",
+		"google.golang.org/protobuf/encoding/protowire",
 	},
 	"internal/metadata": {
 		module + "/internal/event", module + "/internal/metadata", "go.opentelemetry.io/collector/component",

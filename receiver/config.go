@@ -14,6 +14,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 
+	"github.com/ebpfnet/ebpfnetreceiver/internal/enrich"
 	"github.com/ebpfnet/ebpfnetreceiver/internal/event"
 	"github.com/ebpfnet/ebpfnetreceiver/internal/metadata"
 	"github.com/ebpfnet/ebpfnetreceiver/internal/probe"
@@ -29,6 +30,7 @@ type Config struct {
 	// BTFPath is a file with the BTF of a kernel that does not carry its own.
 	BTFPath            string                            `mapstructure:"btf_path"`
 	TCP                TCPConfig                         `mapstructure:"tcp"`
+	Resource           ResourceConfig                    `mapstructure:"resource"`
 	RingBufferSize     ByteSize                          `mapstructure:"ring_buffer_size"`
 	TCPMetrics         TCPMetricsConfig                  `mapstructure:"tcp_metrics"`
 	Metrics            metadata.MetricsConfig            `mapstructure:"metrics"`
@@ -60,6 +62,13 @@ type ResetConfig struct {
 type RetransmitConfig struct {
 	Enabled  bool          `mapstructure:"enabled"`
 	Interval time.Duration `mapstructure:"interval"`
+}
+
+// ResourceConfig says where a process may say what it is (service.*, k8s.*, deployment.environment.name): in the variables
+// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES of its environment, and in the context that it publishes (OTEP 4719).
+type ResourceConfig struct {
+	ProcessEnvironment bool `mapstructure:"process_environment"`
+	ProcessContext     bool `mapstructure:"process_context"`
 }
 
 // TCPMetricsConfig shapes the TCP metrics. Histogram is exponential or explicit.
@@ -95,6 +104,7 @@ func createDefaultConfig() component.Config {
 			Reset:      ResetConfig{Enabled: true},
 			Retransmit: RetransmitConfig{Enabled: true, Interval: time.Second},
 		},
+		Resource:           ResourceConfig{ProcessEnvironment: true, ProcessContext: true},
 		RingBufferSize:     8 * mebibyte,
 		TCPMetrics:         TCPMetricsConfig{Histogram: histogramExponential},
 		Metrics:            metadata.DefaultMetricsConfig(),
@@ -173,6 +183,17 @@ func (c *Config) probeSettings(records bool) probe.Settings {
 		s.HandshakeReport = probe.ReportNone
 	}
 	return s
+}
+
+// processSettings is what the look-up of processes needs to know.
+func (c *Config) processSettings() enrich.Settings {
+	return enrich.Settings{
+		RootPath:    c.RootPath,
+		Size:        maxProcesses,
+		Attributes:  c.ResourceAttributes.SaidByProcess(),
+		Environment: c.Resource.ProcessEnvironment,
+		Context:     c.Resource.ProcessContext,
+	}
 }
 
 // ByteSize is a number of bytes, written as such or with one of the units KiB, MiB and GiB.

@@ -49,6 +49,7 @@ func TestConfigIsReadFromYAML(t *testing.T) {
 	all.TCP.Handshake = HandshakeConfig{Report: "all", SlowThreshold: 100 * time.Millisecond}
 	all.TCP.Reset = ResetConfig{Enabled: true, NoSocket: true}
 	all.TCP.Retransmit = RetransmitConfig{Enabled: true, Interval: 5 * time.Second}
+	all.Resource = ResourceConfig{}
 	all.RingBufferSize = 16 << 20
 	all.TCPMetrics.Histogram = "explicit"
 	all.Metrics.TCPResets.Enabled = false

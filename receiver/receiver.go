@@ -25,7 +25,8 @@ import (
 	"github.com/ebpfnet/ebpfnetreceiver/internal/probe"
 )
 
-// maxProcesses bounds the processes whose identity is held. One takes about 300 bytes.
+// maxProcesses bounds the processes whose identity is held. One takes about 600 bytes, and 256 more at most for each
+// attribute that it says of itself.
 const maxProcesses = 4096
 
 // instance is one set of loaded programs and what is made of it, for the pipelines of one configuration.
@@ -85,7 +86,7 @@ func (r *instance) start(host component.Host) error {
 // open is the wiring: source → reader → fold → emit.Logs → delivery, and source → emit.Metrics → next consumer.
 func (r *instance) open() error {
 	set := r.settings
-	processes, err := enrich.NewCache(r.cfg.RootPath, maxProcesses)
+	processes, err := enrich.NewCache(r.cfg.processSettings())
 	if err != nil {
 		return err
 	}

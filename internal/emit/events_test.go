@@ -24,9 +24,34 @@ func host() enrich.Host {
 	return enrich.Host{Name: "node-7", ID: "0123456789abcdef0123456789abcdef"}
 }
 
+// processes tells of each process what its owner says, and of nginx all that can be told of one.
+type processes struct{ *enrich.Cache }
+
+func (p processes) Process(owner *event.Owner) *enrich.Process {
+	process := p.Cache.Process(owner)
+	if process == nil || process.Executable != "nginx" {
+		return process
+	}
+	told := *process
+	told.ContainerID, told.PodUID = containerID, podUID
+	config := metadata.DefaultResourceAttributesConfig()
+	for _, name := range config.SaidByProcess() {
+		if name != metadata.AttributeK8SPodUID { // the kernel's word comes first
+			told.Attributes = append(told.Attributes, enrich.Attribute{Name: name, Value: "said of " + name})
+		}
+	}
+	return &told
+}
+
+const (
+	containerID = "3f4bb4ac6d1c7b8e0f5a9c2d1e3b4a5968778695a4b3c2d1e0f1a2b3c4d5e6f7"
+	podUID      = "8dbc5577-d0e2-4706-8787-57d52c03ddf2"
+)
+
 func newLogs(t testing.TB) *Logs {
-	processes, err := enrich.NewCache(t.TempDir(), 100)
+	cache, err := enrich.NewCache(enrich.Settings{RootPath: t.TempDir(), Size: 100})
 	require.NoError(t, err)
+	processes := processes{cache}
 	return NewLogs(LogsSettings{Version: "1.2.3", Host: host(), Processes: processes,
 		ResourceAttributes: metadata.DefaultResourceAttributesConfig()})
 }

@@ -14,11 +14,16 @@ import (
 // ssthreshInfinite is the kernel's TCP_INFINITE_SSTHRESH: the threshold was never set.
 const ssthreshInfinite = 0x7fffffff
 
+// Processes finds what is to be told of an event's process; nil if the event has none. enrich.Cache does.
+type Processes interface {
+	Process(owner *event.Owner) *enrich.Process
+}
+
 // LogsSettings are what records say beside their event.
 type LogsSettings struct {
 	Version            string // of the instrumentation scope
 	Host               enrich.Host
-	Processes          *enrich.Cache
+	Processes          Processes
 	ResourceAttributes metadata.ResourceAttributesConfig
 }
 
@@ -78,10 +83,7 @@ func (l *Logs) Append(e *event.Event, observed int64) {
 
 // group is where the records of an event's process go.
 func (l *Logs) group(owner *event.Owner) plog.LogRecordSlice {
-	var key enrich.ProcessKey
-	if owner.Source != event.OwnerNone && owner.PID != 0 {
-		key = enrich.ProcessKey{PID: owner.PID, StartTime: owner.StartTime}
-	}
+	key := enrich.KeyOf(owner)
 	if l.records > 0 && key == l.last {
 		return l.lastIn
 	}

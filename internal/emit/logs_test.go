@@ -148,10 +148,10 @@ func requireHarmless(t *testing.T, name, text string) {
 
 func TestRecordsOfOneProcessAreTogether(t *testing.T) {
 	logs := newLogs(t)
-	nginx := owner(event.OwnerOpener, 812, 812, "nginx", "nginx")
-	again := nginx
+	shell := owner(event.OwnerOpener, 812, 812, "sh", "sh")
+	again := shell
 	again.StartTime++ // the pid is used again
-	for _, o := range []event.Owner{nginx, {}, nginx, again, {Source: event.OwnerCurrent}, nginx} {
+	for _, o := range []event.Owner{shell, {}, shell, again, {Source: event.OwnerCurrent}, shell} {
 		logs.Append(&event.Event{Kind: event.KindResetReceived, Owner: o}, observed)
 	}
 	assert.Equal(t, 6, logs.Len())
@@ -162,8 +162,21 @@ func TestRecordsOfOneProcessAreTogether(t *testing.T) {
 	assert.Equal(t, map[string]any{"host.name": "node-7", "host.id": host().ID},
 		taken.ResourceLogs().At(1).Resource().Attributes().AsRaw())
 	assert.Equal(t, map[string]any{"host.name": "node-7", "host.id": host().ID, "process.pid": int64(812), "process.vpid": int64(12),
-		"process.creation.time": "2026-03-01T08:05:07.123Z", "process.executable.name": "nginx"},
+		"process.creation.time": "2026-03-01T08:05:07.123Z", "process.executable.name": "sh"},
 		taken.ResourceLogs().At(0).Resource().Attributes().AsRaw())
+}
+
+func TestProcessThatExecutesAnotherFileIsToldAsWhatItIs(t *testing.T) {
+	logs := newLogs(t)
+	for _, executable := range []string{"sh", "curl", "sh"} {
+		logs.Append(&event.Event{Kind: event.KindResetReceived, Owner: owner(event.OwnerOpener, 812, 812, "x", executable)}, observed)
+	}
+	taken := logs.Take()
+	require.Equal(t, 2, taken.ResourceLogs().Len())
+	for i, executable := range []string{"sh", "curl"} {
+		name, _ := taken.ResourceLogs().At(i).Resource().Attributes().Get(metadata.AttributeProcessExecutableName)
+		assert.Equal(t, executable, name.Str())
+	}
 }
 
 func TestTakeStartsAnewAndLeavesWhatWasTaken(t *testing.T) {

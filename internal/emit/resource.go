@@ -34,4 +34,14 @@ func fillProcess(to pcommon.Map, process *enrich.Process, config *metadata.Resou
 	if config.ProcessExecutableName.Enabled && process.Executable != "" {
 		to.PutStr(metadata.AttributeProcessExecutableName, process.Executable)
 	}
+	if config.ContainerID.Enabled && process.ContainerID != "" {
+		to.PutStr(metadata.AttributeContainerID, process.ContainerID)
+	}
+	if config.K8SPodUID.Enabled && process.PodUID != "" {
+		to.PutStr(metadata.AttributeK8SPodUID, process.PodUID)
+	}
+	// Only names that are to be told are kept in the first place.
+	for _, said := range process.Attributes {
+		to.PutStr(said.Name, said.Value)
+	}
 }

@@ -206,6 +206,18 @@ func enabled(config any) map[string]bool {
 	return names
 }
 
+func TestWhatAProcessMaySayOfItselfIsWhatIsToBeTold(t *testing.T) {
+	config := DefaultResourceAttributesConfig()
+	names := config.SaidByProcess()
+	for _, name := range keys(readSchema(t).ResourceAttributes) {
+		said := strings.HasPrefix(name, "service.") || strings.HasPrefix(name, "k8s.") || name == AttributeDeploymentEnvironmentName
+		assert.Equal(t, said, slices.Contains(names, name), name)
+	}
+	config.ServiceName.Enabled = false
+	assert.NotContains(t, config.SaidByProcess(), AttributeServiceName)
+	assert.Len(t, config.SaidByProcess(), len(names)-1)
+}
+
 func TestConfigurationIsReadAsUsersWriteIt(t *testing.T) {
 	conf := confmap.NewFromStringMap(map[string]any{
 		"metrics":             map[string]any{"ebpfnet.tcp.resets": map[string]any{"enabled": false}},
