@@ -4,7 +4,9 @@ package enrich
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -194,12 +196,13 @@ func (g *cgroups) learn(begun time.Time) (complete bool) {
 		dir, err := os.Open(filepath.Join(g.dir, parent.path))
 		if err != nil {
 			// Removed meanwhile, and with it all that was in it; or not to be seen.
-			complete = complete && isGone(err)
+			complete = complete && errors.Is(err, fs.ErrNotExist)
 			continue
 		}
 		entries, err := dir.ReadDir(-1)
 		dir.Close()
-		complete = complete && (err == nil || isGone(err))
+		// A directory that is removed while it is read says ENODEV.
+		complete = complete && err == nil
 		for _, entry := range entries {
 			if !entry.IsDir() {
 				continue

@@ -13,7 +13,7 @@ const (
 	maxRead        = 64 << 10 // of an environment and of a context's payload
 	maxValue       = 256      // bytes of an attribute's value
 	maxAsked       = 4        // processes asked at the same time
-	answerDeadline = 50 * time.Millisecond
+	answerDeadline = 20 * time.Millisecond
 )
 
 // inquiry asks processes what they say of themselves: a small set of names, in two places. Nothing else that is read is kept.

@@ -94,7 +94,8 @@ func publish() error {
 		if err != nil {
 			return err
 		}
-		if err := unix.Prctl(unix.PR_SET_VMA, unix.PR_SET_VMA_ANON_NAME, at, uintptr(size), uintptr(unsafe.Pointer(name))); err != nil {
+		named := uintptr(unsafe.Pointer(name))
+		if unix.Prctl(unix.PR_SET_VMA, unix.PR_SET_VMA_ANON_NAME, at, uintptr(size), named) != nil {
 			fmt.Println("refused")
 			return nil
 		}

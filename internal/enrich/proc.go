@@ -4,9 +4,7 @@ package enrich
 
 import (
 	"bytes"
-	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -141,6 +139,3 @@ func (b *bootClock) read() (boot time.Time) {
 	}
 	return boot
 }
-
-// isGone says whether an error of reading a process's files means that there is nothing more to be read.
-func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -237,7 +237,7 @@ func TestWhatAProcessSaysIsReadOnceAndOnlyOfTheSameProcess(t *testing.T) {
 			p := c.Process(test.owner)
 			assert.Equal(t, test.want, p.Attributes)
 			assert.Equal(t, test.pod, p.PodUID)
-			assert.Equal(t, uint32(test.owner.PID), p.PID)
+			assert.Equal(t, test.owner.PID, p.PID)
 		})
 	}
 }
