@@ -148,14 +148,9 @@ func (g *cgroups) pathIn(text []byte) string {
 
 // lists says whether a comma-separated list has the item.
 func lists(list []byte, item string) bool {
-	for list != nil {
-		var first []byte
-		first, list, _ = bytes.Cut(list, []byte(","))
-		if string(first) == item {
+	for one := range bytes.SplitSeq(list, []byte(",")) {
+		if string(one) == item {
 			return true
-		}
-		if len(list) == 0 {
-			return false
 		}
 	}
 	return false

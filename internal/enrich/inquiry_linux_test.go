@@ -95,7 +95,8 @@ func publish() error {
 			return err
 		}
 		named := uintptr(unsafe.Pointer(name))
-		if unix.Prctl(unix.PR_SET_VMA, unix.PR_SET_VMA_ANON_NAME, at, uintptr(size), named) != nil {
+		refused := unix.Prctl(unix.PR_SET_VMA, unix.PR_SET_VMA_ANON_NAME, at, uintptr(size), named) != nil
+		if refused {
 			fmt.Println("refused")
 			return nil
 		}
