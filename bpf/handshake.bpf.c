@@ -160,6 +160,17 @@ static __always_inline void state_changed(struct sock *sk, int old_state, int ne
 		remember_state(sk, s, old_state);
 }
 
+static __always_inline void state_was_missed(struct sock *sk, int old_state, int new_state)
+{
+	struct socket_info *s;
+
+	if ((old_state != TCP_SYN_SENT && old_state != TCP_SYN_RECV) || (new_state != TCP_ESTABLISHED && new_state != TCP_CLOSE))
+		return;
+	s = find_socket(sk);
+	if (s && s->syn_ktime_ns)
+		handshake_ended(sk, s, old_state, new_state);
+}
+
 static __always_inline void socket_gone(struct sock *sk)
 {
 	__u64 key = (__u64)sk;
@@ -204,6 +215,16 @@ int BPF_PROG(state_in_softirq, struct sock *sk, int old_state, int new_state)
 {
 	if (!in_owners_call(sk))
 		state_changed(sk, old_state, new_state);
+	return 0;
+}
+
+/* The understudy: should a softirq find state_in_softirq in the few nanoseconds in which it leaves a thread's socket alone, the
+ * kernel skips that, but not this. Normally the handshake is no longer open when it looks. */
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(state_missed_in_softirq, struct sock *sk, int old_state, int new_state)
+{
+	if (!in_owners_call(sk))
+		state_was_missed(sk, old_state, new_state);
 	return 0;
 }
 

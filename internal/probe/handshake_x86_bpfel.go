@@ -130,17 +130,18 @@ type handshakeSocketInfo struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	handshakeMapCounters        = "counters"
-	handshakeMapEvents          = "events"
-	handshakeMapHandshakes      = "handshakes"
-	handshakeMapLastDeparted    = "last_departed"
-	handshakeMapSockets         = "sockets"
-	handshakeProgSocketDestroy  = "socket_destroy"
-	handshakeProgStateInCall    = "state_in_call"
-	handshakeProgStateInSoftirq = "state_in_softirq"
-	handshakeVarBounds          = "bounds"
-	handshakeVarCfg             = "cfg"
-	handshakeVarRecordType      = "record_type"
+	handshakeMapCounters              = "counters"
+	handshakeMapEvents                = "events"
+	handshakeMapHandshakes            = "handshakes"
+	handshakeMapLastDeparted          = "last_departed"
+	handshakeMapSockets               = "sockets"
+	handshakeProgSocketDestroy        = "socket_destroy"
+	handshakeProgStateInCall          = "state_in_call"
+	handshakeProgStateInSoftirq       = "state_in_softirq"
+	handshakeProgStateMissedInSoftirq = "state_missed_in_softirq"
+	handshakeVarBounds                = "bounds"
+	handshakeVarCfg                   = "cfg"
+	handshakeVarRecordType            = "record_type"
 )
 
 // loadHandshake returns the embedded CollectionSpec for handshake.
@@ -185,9 +186,10 @@ type handshakeSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type handshakeProgramSpecs struct {
-	SocketDestroy  *ebpf.ProgramSpec `ebpf:"socket_destroy"`
-	StateInCall    *ebpf.ProgramSpec `ebpf:"state_in_call"`
-	StateInSoftirq *ebpf.ProgramSpec `ebpf:"state_in_softirq"`
+	SocketDestroy        *ebpf.ProgramSpec `ebpf:"socket_destroy"`
+	StateInCall          *ebpf.ProgramSpec `ebpf:"state_in_call"`
+	StateInSoftirq       *ebpf.ProgramSpec `ebpf:"state_in_softirq"`
+	StateMissedInSoftirq *ebpf.ProgramSpec `ebpf:"state_missed_in_softirq"`
 }
 
 // handshakeMapSpecs contains maps before they are loaded into the kernel.
@@ -260,9 +262,10 @@ type handshakeVariables struct {
 //
 // It can be passed to loadHandshakeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type handshakePrograms struct {
-	SocketDestroy  *ebpf.Program `ebpf:"socket_destroy"`
-	StateInCall    *ebpf.Program `ebpf:"state_in_call"`
-	StateInSoftirq *ebpf.Program `ebpf:"state_in_softirq"`
+	SocketDestroy        *ebpf.Program `ebpf:"socket_destroy"`
+	StateInCall          *ebpf.Program `ebpf:"state_in_call"`
+	StateInSoftirq       *ebpf.Program `ebpf:"state_in_softirq"`
+	StateMissedInSoftirq *ebpf.Program `ebpf:"state_missed_in_softirq"`
 }
 
 func (p *handshakePrograms) Close() error {
@@ -270,6 +273,7 @@ func (p *handshakePrograms) Close() error {
 		p.SocketDestroy,
 		p.StateInCall,
 		p.StateInSoftirq,
+		p.StateMissedInSoftirq,
 	)
 }
 
