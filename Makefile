@@ -45,9 +45,9 @@ run: build ## Build the collector and run it on this host: TCP trouble prints he
 	if [ "$$(id -u)" != 0 ] && ! { getcap $(COLLECTOR) 2>/dev/null || true; } | grep -q cap_bpf; then
 		as=$$(command -v sudo) || { printf '%s\n' \
 			'Loading eBPF programs takes root or capabilities, and there is no sudo here. Either run as root, or once, as root:' \
-			'  setcap cap_bpf,cap_perfmon,cap_dac_read_search,cap_sys_ptrace=ep $(COLLECTOR)' \
+			'  setcap cap_bpf,cap_perfmon,cap_dac_read_search=ep $(COLLECTOR)' \
 			'CAP_BPF and CAP_PERFMON load and attach the programs; CAP_DAC_READ_SEARCH lets it read the' \
-			'tracepoints in tracefs, CAP_SYS_PTRACE the executables in /proc. Then: make run' >&2; exit 1; }
+			'tracepoints in tracefs. Then: make run' >&2; exit 1; }
 	fi
 	echo 'Failed and slow connects, resets and retransmits of this host print below. Ctrl-C ends it.' >&2
 	echo 'From another terminal, provoke one:  curl -s http://127.0.0.1:9' >&2

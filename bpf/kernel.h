@@ -60,6 +60,7 @@ struct sock {
 	int sk_err;
 	__u16 sk_protocol;
 	__u8 sk_userlocks;
+	__u8 sk_shutdown;
 };
 
 /* include/linux/net.h, include/linux/fs.h, include/linux/fdtable.h */
@@ -122,6 +123,8 @@ struct tcp_sock {
 	__u32 segs_out;
 	__u32 data_segs_in;
 	__u32 data_segs_out;
+	__u32 retrans_stamp;
+	__u8 fastopen_connect : 1;
 };
 struct mptcp_sock {
 	struct sock *first;
@@ -268,6 +271,7 @@ enum { TCP_CA_RECOVERY = 3, TCP_CA_LOSS = 4 };
 enum { ICSK_TIME_LOSS_PROBE = 5 };
 enum { SOCK_DONE_BIT = 1 };
 enum { SOCK_BINDPORT_LOCK = 8 };
+enum { RCV_SHUTDOWN = 1 };
 enum { PF_KTHREAD = 0x00200000 };
 
 /* include/uapi/asm-generic/errno*.h */
@@ -285,6 +289,7 @@ enum {
 	ETIMEDOUT = 110,
 	ECONNREFUSED = 111,
 	EHOSTUNREACH = 113,
+	EINPROGRESS = 115,
 };
 
 #endif

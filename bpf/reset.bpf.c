@@ -49,7 +49,7 @@ static __always_inline void reset_was_sent(struct sock *sk, const struct sk_buff
 	e->reason = reason;
 	e->state = state;
 	if (sk && tp) {
-		s = find_socket(sk);
+		s = find_socket(sk) ?: find_departed(sk);
 		read_flow(e, sk, tp);
 		e->state = state_before(state, s);
 		read_snapshot(e, sk, tp, s);
@@ -71,43 +71,85 @@ static __always_inline bool is_refused_handshake(__u8 state, const struct socket
 	return state == TCP_SYN_SENT || (state == TCP_SYN_RECV && s && s->syn_ktime_ns);
 }
 
+/* The kernel resets a connection in the same way, without any RST, when data comes for a socket that its process has closed
+ * (tcp_rcv_state_process, TCPAbortOnData). A RST has no data. After shutdown() and then close() the two cannot be told apart. */
+static __always_inline bool is_data_after_close(const struct tcp_sock *tp, const struct socket_info *s, __u8 state)
+{
+	return (state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2) && s && s->flags & SOCKET_ORPHANED &&
+	       tp->data_segs_in != s->data_segs_in_orphaned;
+}
+
 static __always_inline void reset_was_received(struct sock *sk)
 {
 	struct socket_info *s = find_socket(sk);
+	__u8 state = sk->__sk_common.skc_state;
 	struct tcp_sock *tp = tcp_of(sk);
 	struct event *e;
 
-	if (!tp || is_refused_handshake(sk->__sk_common.skc_state, s))
+	if (!tp || is_refused_handshake(state, s) || is_data_after_close(tp, s, state))
 		return;
 	count_reset(DIRECTION_RECEIVE, 0);
 	e = reserve(EVENT_RESET_RECEIVED, bpf_ktime_get_ns());
 	if (!e)
 		return;
-	e->state = sk->__sk_common.skc_state;
+	e->state = state;
 	read_flow(e, sk, tp);
 	read_snapshot(e, sk, tp, s);
 	own_by_opener(e, s);
 	submit(e);
 }
 
-SEC("tp_btf/tcp_send_reset")
-int BPF_PROG(reset_sent, struct sock *sk, struct sk_buff *skb, unsigned int reason)
+/* A thread gives up its own socket. */
+static __always_inline bool is_by_thread(const struct sock *sk, const struct sk_buff *skb)
 {
-	reset_was_sent(sk, skb, reason);
+	return sk && !skb && in_owners_call(sk);
+}
+
+SEC("tp_btf/tcp_send_reset")
+int BPF_PROG(reset_by_thread, struct sock *sk, struct sk_buff *skb, unsigned int reason)
+{
+	if (is_by_thread(sk, skb))
+		reset_was_sent(sk, skb, reason);
+	return 0;
+}
+
+SEC("tp_btf/tcp_send_reset")
+int BPF_PROG(reset_by_kernel, struct sock *sk, struct sk_buff *skb, unsigned int reason)
+{
+	if (!is_by_thread(sk, skb))
+		reset_was_sent(sk, skb, reason);
 	return 0;
 }
 
 /* The reason is told from 6.12 on. */
 SEC("tp_btf/tcp_send_reset")
-int BPF_PROG(reset_sent_no_reason, struct sock *sk, struct sk_buff *skb)
+int BPF_PROG(reset_by_thread_no_reason, struct sock *sk, struct sk_buff *skb)
 {
-	reset_was_sent(sk, skb, 0);
+	if (is_by_thread(sk, skb))
+		reset_was_sent(sk, skb, 0);
+	return 0;
+}
+
+SEC("tp_btf/tcp_send_reset")
+int BPF_PROG(reset_by_kernel_no_reason, struct sock *sk, struct sk_buff *skb)
+{
+	if (!is_by_thread(sk, skb))
+		reset_was_sent(sk, skb, 0);
 	return 0;
 }
 
 SEC("tp_btf/tcp_receive_reset")
-int BPF_PROG(reset_received, struct sock *sk)
+int BPF_PROG(reset_received_in_call, struct sock *sk)
 {
-	reset_was_received(sk);
+	if (in_owners_call(sk))
+		reset_was_received(sk);
+	return 0;
+}
+
+SEC("tp_btf/tcp_receive_reset")
+int BPF_PROG(reset_received_in_softirq, struct sock *sk)
+{
+	if (!in_owners_call(sk))
+		reset_was_received(sk);
 	return 0;
 }

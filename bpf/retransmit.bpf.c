@@ -26,13 +26,14 @@ static __always_inline enum retransmit_type type_of(const struct tcp_sock *tp, e
 	return RETRANSMIT_UNKNOWN;
 }
 
-/* The kernel has counted the segment in total_retrans, but it never left: connect must not tell it as a SYN sent again. */
-static __always_inline void retransmit_failed(struct sock *sk, const struct sk_buff *skb)
+/* It never left: connect must not tell it as a SYN sent again. */
+static __always_inline void retransmit_failed(struct sock *sk)
 {
 	struct socket_info *s = find_socket(sk);
+	struct tcp_sock *tp = tcp_of(sk);
 
-	if (s && segment_of(skb_tcp_flags(skb)) == SEGMENT_SYN)
-		__sync_fetch_and_add(&s->retrans_failed, 1);
+	if (s && tp && s->syn_ktime_ns)
+		count_syn_retransmits(s, tp, 0);
 }
 
 static __always_inline void segment_was_sent(struct sock *sk, const struct sk_buff *skb)
@@ -42,7 +43,7 @@ static __always_inline void segment_was_sent(struct sock *sk, const struct sk_bu
 	bool handshake = segment == SEGMENT_SYN || segment == SEGMENT_SYNACK;
 	enum retransmit_type type;
 	struct socket_info *s;
-	__u32 segments;
+	__u32 segments, attempt;
 	struct event *e;
 
 	if (!tp)
@@ -50,19 +51,28 @@ static __always_inline void segment_was_sent(struct sock *sk, const struct sk_bu
 	type = type_of(tp, segment);
 	segments = skb_gso_segs(skb);
 	count(retransmits[segment & 3][type & 3], segments);
+	s = find_socket(sk);
+	attempt = tp->total_retrans; /* of a socket that has not been seen before */
+	if (s && s->syn_ktime_ns) {
+		count_syn_retransmits(s, tp, 1);
+		attempt = s->syn_retransmits;
+	}
 	e = reserve(handshake ? EVENT_SYN_RETRANSMITTED : EVENT_SEGMENT_RETRANSMITTED, bpf_ktime_get_ns());
 	if (!e)
 		return;
-	s = handshake ? find_socket(sk) : find_or_add_socket(sk);
 	e->state = sk->__sk_common.skc_state;
 	e->segment = segment;
 	e->retransmit = type;
 	e->role = segment == SEGMENT_SYNACK ? ROLE_SERVER : ROLE_CLIENT;
 	e->count = segments;
-	if (handshake)
-		e->count = tp->total_retrans - (s ? s->retrans_before + s->retrans_failed : 0);
-	else if (s)
-		s->flags |= SOCKET_RETRANSMITTED;
+	if (handshake) {
+		e->count = attempt;
+	} else {
+		if (!s)
+			s = find_or_add_socket(sk);
+		if (s)
+			s->flags |= SOCKET_RETRANSMITTED;
+	}
 	read_flow(e, sk, tp);
 	read_snapshot(e, sk, tp, s);
 	own_by_opener(e, s);
@@ -93,7 +103,7 @@ SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(segment_retransmit, struct sock *sk, struct sk_buff *skb, int error)
 {
 	if (error)
-		retransmit_failed(sk, skb);
+		retransmit_failed(sk);
 	else
 		segment_was_sent(sk, skb);
 	return 0;

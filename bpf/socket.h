@@ -13,6 +13,7 @@
 enum socket_flag {
 	SOCKET_HAS_OWNER = 1,
 	SOCKET_RETRANSMITTED = 2, /* user space folds its retransmits and waits for its end */
+	SOCKET_ORPHANED = 4,	  /* closed by its process; data_segs_in_orphaned counts */
 };
 
 /* History of one socket. */
@@ -20,12 +21,12 @@ struct socket_info {
 	__u64 cookie;		/* of the socket that this entry is about; another one at the same address has another */
 	__u64 syn_ktime_ns;	/* when the SYN was sent; 0: not seen, or the handshake is over */
 	__u64 established_ktime_ns;
-	__u32 retrans_before;	/* tcp_sock.total_retrans when this handshake began: a socket can connect more than once */
-	__u32 retrans_failed;	/* SYNs counted in total_retrans that never left this host */
+	__u32 retrans_seen;	/* tcp_sock.total_retrans when last looked at: a socket can connect more than once */
+	__u32 syn_retransmits;	/* of this handshake, up to retrans_seen; those that never left this host do not count */
+	__u32 data_segs_in_orphaned; /* tcp_sock.data_segs_in when its process closed it */
 	__u16 told_errno;	/* errno of a failed connect that was told, and that connect() has not returned yet */
 	__u8 state_before_close;
 	__u8 flags;		/* enum socket_flag */
-	__u32 pad;
 	struct owner owner;
 };
 
@@ -43,6 +44,21 @@ struct {
 	__type(value, struct socket_info);
 	__uint(max_entries, 262144);
 } sockets SEC(".maps");
+
+/*
+ * Key: 0, one per CPU. The socket that was closed or destroyed last on this CPU, with what was known of it: data that arrives for a
+ * closed socket first destroys it and then answers with a RST, within one softirq (tcp_rcv_state_process, tcp_v4_do_rcv).
+ */
+struct departed {
+	__u64 sk;
+	struct socket_info info;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct departed);
+	__uint(max_entries, 1);
+} last_departed SEC(".maps");
 
 /* MPTCP, DCCP and SCTP sockets share the tracepoints. */
 static __always_inline bool is_tcp(const struct sock *sk)
@@ -76,6 +92,15 @@ static __always_inline struct socket_info *find_socket(const struct sock *sk)
 	return s && s->cookie == sk->__sk_common.skc_cookie.counter ? s : 0;
 }
 
+/* The entry of a socket that may just have been destroyed. */
+static __always_inline struct socket_info *find_departed(const struct sock *sk)
+{
+	__u32 zero = 0;
+	struct departed *d = bpf_map_lookup_elem(&last_departed, &zero);
+
+	return d && d->sk == (__u64)sk && d->info.cookie && d->info.cookie == sk->__sk_common.skc_cookie.counter ? &d->info : 0;
+}
+
 static __always_inline void add_socket(struct sock *sk, struct socket_info *s)
 {
 	__u64 key = (__u64)sk;
@@ -97,6 +122,17 @@ static __always_inline struct socket_info *find_or_add_socket(struct sock *sk)
 		return s;
 	add_socket(sk, &none);
 	return find_socket(sk);
+}
+
+/* Brings syn_retransmits up to date; sent: whether what total_retrans has counted since was sent. The kernel reports failed
+ * attempts too, some before and some after it has counted them (__tcp_retransmit_skb, 6.18). */
+static __always_inline void count_syn_retransmits(struct socket_info *s, const struct tcp_sock *tp, bool sent)
+{
+	__u32 total = tp->total_retrans;
+
+	if (sent)
+		s->syn_retransmits += total - s->retrans_seen;
+	s->retrans_seen = total;
 }
 
 static __always_inline __u32 innermost_number(struct pid *pid, __u32 outermost)
@@ -168,8 +204,12 @@ static __always_inline void own_by_opener(struct event *e, const struct socket_i
 	e->owner_source = OWNER_OPENER;
 }
 
-/* Whether the current thread holds the socket's lock, that is, runs a system call on it: a softirq leaves an owned socket alone
- * and queues its work for the owner (sk_add_backlog, sock_owned_by_user in the timers). */
+/*
+ * Whether the current thread holds the socket's lock, that is, runs a system call on it: a softirq leaves an owned socket alone
+ * and queues its work for the owner (sk_add_backlog, sock_owned_by_user in the timers). This also divides the work on a hook
+ * between two programs: the kernel skips a program that interrupts itself, and a softirq often interrupts a thread at work on
+ * another socket. The one for softirq leaves owned sockets at once, so hardly anything ever finds it running.
+ */
 static __always_inline bool in_owners_call(const struct sock *sk)
 {
 	return sk->sk_lock.owned;

@@ -95,7 +95,7 @@ func (r *instance) open() error {
 		if r.cfg.OnUnavailable == onUnavailableFail {
 			return err
 		}
-		set.Logger.Error("No TCP signal can be observed; the receiver stays without", zap.Error(err))
+		set.Logger.Warn("No TCP signal can be observed; the receiver stays without", zap.Error(err))
 		r.status.report(componentstatus.NewPermanentErrorEvent(err))
 		return nil
 	}

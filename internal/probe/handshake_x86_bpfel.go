@@ -36,6 +36,12 @@ type handshakeCounts struct {
 	SocketsRefused uint64
 }
 
+type handshakeDeparted struct {
+	_    structs.HostLayout
+	Sk   uint64
+	Info handshakeSocketInfo
+}
+
 type handshakeEvent struct {
 	_           structs.HostLayout
 	KtimeNs     uint64
@@ -101,12 +107,12 @@ type handshakeSocketInfo struct {
 	Cookie             uint64
 	SynKtimeNs         uint64
 	EstablishedKtimeNs uint64
-	RetransBefore      uint32
-	RetransFailed      uint32
+	RetransSeen        uint32
+	SynRetransmits     uint32
+	DataSegsInOrphaned uint32
 	ToldErrno          uint16
 	StateBeforeClose   uint8
 	Flags              uint8
-	Pad                uint32
 	Owner              struct {
 		_               structs.HostLayout
 		Pid             uint32
@@ -124,17 +130,18 @@ type handshakeSocketInfo struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	handshakeMapCounters       = "counters"
-	handshakeMapEvents         = "events"
-	handshakeMapHandshakes     = "handshakes"
-	handshakeMapSockets        = "sockets"
-	handshakeProgConnectBegin  = "connect_begin"
-	handshakeProgConnectEnd    = "connect_end"
-	handshakeProgConnectExit   = "connect_exit"
-	handshakeProgSocketDestroy = "socket_destroy"
-	handshakeVarBounds         = "bounds"
-	handshakeVarCfg            = "cfg"
-	handshakeVarRecordType     = "record_type"
+	handshakeMapCounters              = "counters"
+	handshakeMapEvents                = "events"
+	handshakeMapHandshakes            = "handshakes"
+	handshakeMapLastDeparted          = "last_departed"
+	handshakeMapSockets               = "sockets"
+	handshakeProgSocketDestroy        = "socket_destroy"
+	handshakeProgStateInCall          = "state_in_call"
+	handshakeProgStateInSoftirq       = "state_in_softirq"
+	handshakeProgStateMissedInSoftirq = "state_missed_in_softirq"
+	handshakeVarBounds                = "bounds"
+	handshakeVarCfg                   = "cfg"
+	handshakeVarRecordType            = "record_type"
 )
 
 // loadHandshake returns the embedded CollectionSpec for handshake.
@@ -179,20 +186,21 @@ type handshakeSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type handshakeProgramSpecs struct {
-	ConnectBegin  *ebpf.ProgramSpec `ebpf:"connect_begin"`
-	ConnectEnd    *ebpf.ProgramSpec `ebpf:"connect_end"`
-	ConnectExit   *ebpf.ProgramSpec `ebpf:"connect_exit"`
-	SocketDestroy *ebpf.ProgramSpec `ebpf:"socket_destroy"`
+	SocketDestroy        *ebpf.ProgramSpec `ebpf:"socket_destroy"`
+	StateInCall          *ebpf.ProgramSpec `ebpf:"state_in_call"`
+	StateInSoftirq       *ebpf.ProgramSpec `ebpf:"state_in_softirq"`
+	StateMissedInSoftirq *ebpf.ProgramSpec `ebpf:"state_missed_in_softirq"`
 }
 
 // handshakeMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type handshakeMapSpecs struct {
-	Counters   *ebpf.MapSpec `ebpf:"counters"`
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	Handshakes *ebpf.MapSpec `ebpf:"handshakes"`
-	Sockets    *ebpf.MapSpec `ebpf:"sockets"`
+	Counters     *ebpf.MapSpec `ebpf:"counters"`
+	Events       *ebpf.MapSpec `ebpf:"events"`
+	Handshakes   *ebpf.MapSpec `ebpf:"handshakes"`
+	LastDeparted *ebpf.MapSpec `ebpf:"last_departed"`
+	Sockets      *ebpf.MapSpec `ebpf:"sockets"`
 }
 
 // handshakeVariableSpecs contains global variables before they are loaded into the kernel.
@@ -224,10 +232,11 @@ func (o *handshakeObjects) Close() error {
 //
 // It can be passed to loadHandshakeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type handshakeMaps struct {
-	Counters   *ebpf.Map `ebpf:"counters"`
-	Events     *ebpf.Map `ebpf:"events"`
-	Handshakes *ebpf.Map `ebpf:"handshakes"`
-	Sockets    *ebpf.Map `ebpf:"sockets"`
+	Counters     *ebpf.Map `ebpf:"counters"`
+	Events       *ebpf.Map `ebpf:"events"`
+	Handshakes   *ebpf.Map `ebpf:"handshakes"`
+	LastDeparted *ebpf.Map `ebpf:"last_departed"`
+	Sockets      *ebpf.Map `ebpf:"sockets"`
 }
 
 func (m *handshakeMaps) Close() error {
@@ -235,6 +244,7 @@ func (m *handshakeMaps) Close() error {
 		m.Counters,
 		m.Events,
 		m.Handshakes,
+		m.LastDeparted,
 		m.Sockets,
 	)
 }
@@ -252,18 +262,18 @@ type handshakeVariables struct {
 //
 // It can be passed to loadHandshakeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type handshakePrograms struct {
-	ConnectBegin  *ebpf.Program `ebpf:"connect_begin"`
-	ConnectEnd    *ebpf.Program `ebpf:"connect_end"`
-	ConnectExit   *ebpf.Program `ebpf:"connect_exit"`
-	SocketDestroy *ebpf.Program `ebpf:"socket_destroy"`
+	SocketDestroy        *ebpf.Program `ebpf:"socket_destroy"`
+	StateInCall          *ebpf.Program `ebpf:"state_in_call"`
+	StateInSoftirq       *ebpf.Program `ebpf:"state_in_softirq"`
+	StateMissedInSoftirq *ebpf.Program `ebpf:"state_missed_in_softirq"`
 }
 
 func (p *handshakePrograms) Close() error {
 	return _HandshakeClose(
-		p.ConnectBegin,
-		p.ConnectEnd,
-		p.ConnectExit,
 		p.SocketDestroy,
+		p.StateInCall,
+		p.StateInSoftirq,
+		p.StateMissedInSoftirq,
 	)
 }
 

@@ -36,6 +36,12 @@ type resetCounts struct {
 	SocketsRefused uint64
 }
 
+type resetDeparted struct {
+	_    structs.HostLayout
+	Sk   uint64
+	Info resetSocketInfo
+}
+
 type resetHistogram struct {
 	_      structs.HostLayout
 	SumNs  uint64
@@ -47,12 +53,12 @@ type resetSocketInfo struct {
 	Cookie             uint64
 	SynKtimeNs         uint64
 	EstablishedKtimeNs uint64
-	RetransBefore      uint32
-	RetransFailed      uint32
+	RetransSeen        uint32
+	SynRetransmits     uint32
+	DataSegsInOrphaned uint32
 	ToldErrno          uint16
 	StateBeforeClose   uint8
 	Flags              uint8
-	Pad                uint32
 	Owner              struct {
 		_               structs.HostLayout
 		Pid             uint32
@@ -70,15 +76,19 @@ type resetSocketInfo struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	resetMapCounters           = "counters"
-	resetMapEvents             = "events"
-	resetMapHandshakes         = "handshakes"
-	resetMapSockets            = "sockets"
-	resetProgResetReceived     = "reset_received"
-	resetProgResetSent         = "reset_sent"
-	resetProgResetSentNoReason = "reset_sent_no_reason"
-	resetVarBounds             = "bounds"
-	resetVarCfg                = "cfg"
+	resetMapCounters                = "counters"
+	resetMapEvents                  = "events"
+	resetMapHandshakes              = "handshakes"
+	resetMapLastDeparted            = "last_departed"
+	resetMapSockets                 = "sockets"
+	resetProgResetByKernel          = "reset_by_kernel"
+	resetProgResetByKernelNoReason  = "reset_by_kernel_no_reason"
+	resetProgResetByThread          = "reset_by_thread"
+	resetProgResetByThreadNoReason  = "reset_by_thread_no_reason"
+	resetProgResetReceivedInCall    = "reset_received_in_call"
+	resetProgResetReceivedInSoftirq = "reset_received_in_softirq"
+	resetVarBounds                  = "bounds"
+	resetVarCfg                     = "cfg"
 )
 
 // loadReset returns the embedded CollectionSpec for reset.
@@ -123,19 +133,23 @@ type resetSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type resetProgramSpecs struct {
-	ResetReceived     *ebpf.ProgramSpec `ebpf:"reset_received"`
-	ResetSent         *ebpf.ProgramSpec `ebpf:"reset_sent"`
-	ResetSentNoReason *ebpf.ProgramSpec `ebpf:"reset_sent_no_reason"`
+	ResetByKernel          *ebpf.ProgramSpec `ebpf:"reset_by_kernel"`
+	ResetByKernelNoReason  *ebpf.ProgramSpec `ebpf:"reset_by_kernel_no_reason"`
+	ResetByThread          *ebpf.ProgramSpec `ebpf:"reset_by_thread"`
+	ResetByThreadNoReason  *ebpf.ProgramSpec `ebpf:"reset_by_thread_no_reason"`
+	ResetReceivedInCall    *ebpf.ProgramSpec `ebpf:"reset_received_in_call"`
+	ResetReceivedInSoftirq *ebpf.ProgramSpec `ebpf:"reset_received_in_softirq"`
 }
 
 // resetMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type resetMapSpecs struct {
-	Counters   *ebpf.MapSpec `ebpf:"counters"`
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	Handshakes *ebpf.MapSpec `ebpf:"handshakes"`
-	Sockets    *ebpf.MapSpec `ebpf:"sockets"`
+	Counters     *ebpf.MapSpec `ebpf:"counters"`
+	Events       *ebpf.MapSpec `ebpf:"events"`
+	Handshakes   *ebpf.MapSpec `ebpf:"handshakes"`
+	LastDeparted *ebpf.MapSpec `ebpf:"last_departed"`
+	Sockets      *ebpf.MapSpec `ebpf:"sockets"`
 }
 
 // resetVariableSpecs contains global variables before they are loaded into the kernel.
@@ -166,10 +180,11 @@ func (o *resetObjects) Close() error {
 //
 // It can be passed to loadResetObjects or ebpf.CollectionSpec.LoadAndAssign.
 type resetMaps struct {
-	Counters   *ebpf.Map `ebpf:"counters"`
-	Events     *ebpf.Map `ebpf:"events"`
-	Handshakes *ebpf.Map `ebpf:"handshakes"`
-	Sockets    *ebpf.Map `ebpf:"sockets"`
+	Counters     *ebpf.Map `ebpf:"counters"`
+	Events       *ebpf.Map `ebpf:"events"`
+	Handshakes   *ebpf.Map `ebpf:"handshakes"`
+	LastDeparted *ebpf.Map `ebpf:"last_departed"`
+	Sockets      *ebpf.Map `ebpf:"sockets"`
 }
 
 func (m *resetMaps) Close() error {
@@ -177,6 +192,7 @@ func (m *resetMaps) Close() error {
 		m.Counters,
 		m.Events,
 		m.Handshakes,
+		m.LastDeparted,
 		m.Sockets,
 	)
 }
@@ -193,16 +209,22 @@ type resetVariables struct {
 //
 // It can be passed to loadResetObjects or ebpf.CollectionSpec.LoadAndAssign.
 type resetPrograms struct {
-	ResetReceived     *ebpf.Program `ebpf:"reset_received"`
-	ResetSent         *ebpf.Program `ebpf:"reset_sent"`
-	ResetSentNoReason *ebpf.Program `ebpf:"reset_sent_no_reason"`
+	ResetByKernel          *ebpf.Program `ebpf:"reset_by_kernel"`
+	ResetByKernelNoReason  *ebpf.Program `ebpf:"reset_by_kernel_no_reason"`
+	ResetByThread          *ebpf.Program `ebpf:"reset_by_thread"`
+	ResetByThreadNoReason  *ebpf.Program `ebpf:"reset_by_thread_no_reason"`
+	ResetReceivedInCall    *ebpf.Program `ebpf:"reset_received_in_call"`
+	ResetReceivedInSoftirq *ebpf.Program `ebpf:"reset_received_in_softirq"`
 }
 
 func (p *resetPrograms) Close() error {
 	return _ResetClose(
-		p.ResetReceived,
-		p.ResetSent,
-		p.ResetSentNoReason,
+		p.ResetByKernel,
+		p.ResetByKernelNoReason,
+		p.ResetByThread,
+		p.ResetByThreadNoReason,
+		p.ResetReceivedInCall,
+		p.ResetReceivedInSoftirq,
 	)
 }
 

@@ -36,6 +36,12 @@ type retransmitCounts struct {
 	SocketsRefused uint64
 }
 
+type retransmitDeparted struct {
+	_    structs.HostLayout
+	Sk   uint64
+	Info retransmitSocketInfo
+}
+
 type retransmitHistogram struct {
 	_      structs.HostLayout
 	SumNs  uint64
@@ -47,12 +53,12 @@ type retransmitSocketInfo struct {
 	Cookie             uint64
 	SynKtimeNs         uint64
 	EstablishedKtimeNs uint64
-	RetransBefore      uint32
-	RetransFailed      uint32
+	RetransSeen        uint32
+	SynRetransmits     uint32
+	DataSegsInOrphaned uint32
 	ToldErrno          uint16
 	StateBeforeClose   uint8
 	Flags              uint8
-	Pad                uint32
 	Owner              struct {
 		_               structs.HostLayout
 		Pid             uint32
@@ -73,6 +79,7 @@ const (
 	retransmitMapCounters               = "counters"
 	retransmitMapEvents                 = "events"
 	retransmitMapHandshakes             = "handshakes"
+	retransmitMapLastDeparted           = "last_departed"
 	retransmitMapSockets                = "sockets"
 	retransmitProgSegmentRetransmit     = "segment_retransmit"
 	retransmitProgSegmentRetransmitSent = "segment_retransmit_sent"
@@ -132,10 +139,11 @@ type retransmitProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type retransmitMapSpecs struct {
-	Counters   *ebpf.MapSpec `ebpf:"counters"`
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	Handshakes *ebpf.MapSpec `ebpf:"handshakes"`
-	Sockets    *ebpf.MapSpec `ebpf:"sockets"`
+	Counters     *ebpf.MapSpec `ebpf:"counters"`
+	Events       *ebpf.MapSpec `ebpf:"events"`
+	Handshakes   *ebpf.MapSpec `ebpf:"handshakes"`
+	LastDeparted *ebpf.MapSpec `ebpf:"last_departed"`
+	Sockets      *ebpf.MapSpec `ebpf:"sockets"`
 }
 
 // retransmitVariableSpecs contains global variables before they are loaded into the kernel.
@@ -166,10 +174,11 @@ func (o *retransmitObjects) Close() error {
 //
 // It can be passed to loadRetransmitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type retransmitMaps struct {
-	Counters   *ebpf.Map `ebpf:"counters"`
-	Events     *ebpf.Map `ebpf:"events"`
-	Handshakes *ebpf.Map `ebpf:"handshakes"`
-	Sockets    *ebpf.Map `ebpf:"sockets"`
+	Counters     *ebpf.Map `ebpf:"counters"`
+	Events       *ebpf.Map `ebpf:"events"`
+	Handshakes   *ebpf.Map `ebpf:"handshakes"`
+	LastDeparted *ebpf.Map `ebpf:"last_departed"`
+	Sockets      *ebpf.Map `ebpf:"sockets"`
 }
 
 func (m *retransmitMaps) Close() error {
@@ -177,6 +186,7 @@ func (m *retransmitMaps) Close() error {
 		m.Counters,
 		m.Events,
 		m.Handshakes,
+		m.LastDeparted,
 		m.Sockets,
 	)
 }

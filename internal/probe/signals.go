@@ -6,10 +6,9 @@ package probe
 
 import "github.com/cilium/ebpf"
 
-// family is one signal: one BPF object, whose parts load and attach independently of each other and of other families.
+// family is one signal. Its parts load and attach independently of each other and of other families.
 type family struct {
 	name    string
-	load    func() (*ebpf.CollectionSpec, error)
 	enabled func(Settings) bool
 	parts   []part
 }
@@ -17,8 +16,9 @@ type family struct {
 // part is what one kind of hook contributes to a signal.
 type part struct {
 	name       string
-	essential  bool        // without it the signal is off
-	candidates []candidate // in order; the first that loads and attaches is used
+	load       func() (*ebpf.CollectionSpec, error) // the BPF object
+	essential  bool                                 // without it the signal is off
+	candidates []candidate                          // in order; the first that loads and attaches is used
 }
 
 // candidate is one way to get a part: programs that only make sense together, in the order in which they are attached.
@@ -32,43 +32,42 @@ type candidate struct {
 var families = []family{
 	{
 		name:    "handshake",
-		load:    loadHandshake,
 		enabled: func(Settings) bool { return true }, // metrics count all handshakes, and the other signals get their owners here
 		parts: []part{
-			{name: "connect", essential: true, candidates: []candidate{{
-				programs: []string{handshakeProgSocketDestroy, handshakeProgConnectEnd, handshakeProgConnectBegin},
+			{name: "connect", load: loadHandshake, essential: true, candidates: []candidate{{
+				programs: []string{handshakeProgSocketDestroy, handshakeProgStateInSoftirq, handshakeProgStateMissedInSoftirq,
+					handshakeProgStateInCall},
 				hook:     "tp_btf/inet_sock_set_state+tcp_destroy_sock",
 			}}},
-			{name: "refused locally", candidates: []candidate{{
-				programs: []string{handshakeProgConnectExit},
+			{name: "refused locally", load: loadRefused, candidates: []candidate{{
+				programs: []string{refusedProgConnectExit},
 				hook:     "tracepoint/sys_exit_connect",
 			}}},
 		},
 	},
 	{
 		name:    "reset",
-		load:    loadReset,
 		enabled: func(s Settings) bool { return s.ResetEnabled },
 		parts: []part{
-			{name: "sent", essential: true, candidates: []candidate{
-				{programs: []string{resetProgResetSent}, hook: "tp_btf/tcp_send_reset"},
-				{programs: []string{resetProgResetSentNoReason}, hook: "tp_btf/tcp_send_reset (no reason)"},
+			{name: "sent", load: loadReset, essential: true, candidates: []candidate{
+				{programs: []string{resetProgResetByKernel, resetProgResetByThread}, hook: "tp_btf/tcp_send_reset"},
+				{programs: []string{resetProgResetByKernelNoReason, resetProgResetByThreadNoReason},
+					hook: "tp_btf/tcp_send_reset (no reason)"},
 			}},
-			{name: "received", candidates: []candidate{
-				{programs: []string{resetProgResetReceived}, hook: "tp_btf/tcp_receive_reset"},
+			{name: "received", load: loadReset, candidates: []candidate{
+				{programs: []string{resetProgResetReceivedInSoftirq, resetProgResetReceivedInCall}, hook: "tp_btf/tcp_receive_reset"},
 			}},
 		},
 	},
 	{
 		name:    "retransmit",
-		load:    loadRetransmit,
 		enabled: func(s Settings) bool { return s.RetransmitEnabled },
 		parts: []part{
-			{name: "segment", essential: true, candidates: []candidate{
+			{name: "segment", load: loadRetransmit, essential: true, candidates: []candidate{
 				{programs: []string{retransmitProgSegmentRetransmit}, hook: "tp_btf/tcp_retransmit_skb"},
 				{programs: []string{retransmitProgSegmentRetransmitSent}, hook: "tp_btf/tcp_retransmit_skb (sent only)"},
 			}},
-			{name: "SYN-ACK", candidates: []candidate{
+			{name: "SYN-ACK", load: loadRetransmit, candidates: []candidate{
 				{programs: []string{retransmitProgSynackRetransmit}, hook: "tp_btf/tcp_retransmit_synack"},
 			}},
 		},

@@ -58,10 +58,11 @@ func (s *Source) open(settings Settings) error {
 	if err := l.kernelTypes(settings.BTFPath); err != nil {
 		return err
 	}
-	tick, err := l.startTicks()
+	t, err := startTicks()
 	if err != nil {
 		return explain(err)
 	}
+	defer t.close()
 	s.reasons = l.resetReasons()
 	if err := l.configure(settings); err != nil {
 		return err
@@ -87,7 +88,7 @@ func (s *Source) open(settings Settings) error {
 	if !works {
 		return fmt.Errorf("no signal works: %w", oneLine(refusals))
 	}
-	jiffy, err := tick()
+	jiffy, err := t.jiffy()
 	if err != nil {
 		return err
 	}
@@ -226,35 +227,48 @@ func (l *loader) resetReasons() (names [event.MaxReasons]string) {
 	return names
 }
 
-// startTicks begins to measure the kernel's tick rate, which no file tells on every kernel; the returned function ends it.
-func (l *loader) startTicks() (func() (time.Duration, error), error) {
+// ticks measures the kernel's tick rate, which no file tells on every kernel.
+type ticks struct {
+	prog  *ebpf.Program
+	first uint32
+	begun time.Time
+}
+
+func startTicks() (*ticks, error) {
 	spec, err := loadClock()
 	if err != nil {
 		return nil, err
 	}
-	prog, err := ebpf.NewProgram(spec.Programs[clockProgJiffies])
-	if err != nil {
+	t := &ticks{}
+	if t.prog, err = ebpf.NewProgram(spec.Programs[clockProgJiffies]); err != nil {
 		return nil, fmt.Errorf("load the tick counter: %w", err)
 	}
-	read := func() (uint32, error) { return prog.Run(&ebpf.RunOptions{}) }
-	first, err := read()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("run the tick counter: %w", err), prog.Close())
+	if t.first, err = t.read(); err != nil {
+		return nil, errors.Join(err, t.close())
 	}
-	begun := time.Now()
-	return func() (time.Duration, error) {
-		defer prog.Close()
-		// Loading has taken most of this already. 60 ms tell 250 from 300 Hz.
-		if rest := 60*time.Millisecond - time.Since(begun); rest > 0 {
-			time.Sleep(rest)
-		}
-		last, err := read()
-		if err != nil {
-			return 0, fmt.Errorf("run the tick counter: %w", err)
-		}
-		return jiffyOf(last-first, time.Since(begun)), nil
-	}, nil
+	t.begun = time.Now()
+	return t, nil
 }
+
+// jiffy is the length of a tick; 0: not known. It waits until enough of them have passed, which loading has mostly taken already:
+// 60 ms tell 250 from 300 Hz.
+func (t *ticks) jiffy() (time.Duration, error) {
+	if rest := 60*time.Millisecond - time.Since(t.begun); rest > 0 {
+		time.Sleep(rest)
+	}
+	last, err := t.read()
+	return jiffyOf(last-t.first, time.Since(t.begun)), err
+}
+
+func (t *ticks) read() (uint32, error) {
+	n, err := t.prog.Run(&ebpf.RunOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("run the tick counter: %w", err)
+	}
+	return n, nil
+}
+
+func (t *ticks) close() error { return t.prog.Close() }
 
 // createShared creates the maps that all objects use.
 func (l *loader) createShared(size int) error {
@@ -263,7 +277,8 @@ func (l *loader) createShared(size int) error {
 		return err
 	}
 	spec.Maps[handshakeMapEvents].MaxEntries = uint32(ringSize(size))
-	for _, name := range []string{handshakeMapEvents, handshakeMapCounters, handshakeMapHandshakes, handshakeMapSockets} {
+	for _, name := range []string{handshakeMapEvents, handshakeMapCounters, handshakeMapHandshakes, handshakeMapSockets,
+		handshakeMapLastDeparted} {
 		m, err := ebpf.NewMap(spec.Maps[name])
 		if err != nil {
 			return fmt.Errorf("create map %s: %w", name, err)
@@ -286,7 +301,7 @@ func (l *loader) attach(f *family) (Signal, error) {
 	var refusals []error
 	var hooks []string
 	for _, p := range f.parts {
-		hook, errs := l.attachPart(f, &p)
+		hook, errs := l.attachPart(&p)
 		for _, err := range errs {
 			refusals = append(refusals, fmt.Errorf("%s: %s: %w", f.name, p.name, err))
 		}
@@ -307,10 +322,10 @@ func (l *loader) attach(f *family) (Signal, error) {
 }
 
 // attachPart tries the candidates of a part in order. It returns the hook in use, if any, and the refusals of those before it.
-func (l *loader) attachPart(f *family, p *part) (string, []error) {
+func (l *loader) attachPart(p *part) (string, []error) {
 	var refusals []error
 	for _, c := range p.candidates {
-		err := l.attachCandidate(f, &c)
+		err := l.attachCandidate(p, &c)
 		if err == nil {
 			return c.hook, refusals
 		}
@@ -320,8 +335,8 @@ func (l *loader) attachPart(f *family, p *part) (string, []error) {
 }
 
 // attachCandidate loads the candidate's programs and attaches them, or leaves nothing behind.
-func (l *loader) attachCandidate(f *family, c *candidate) (err error) {
-	spec, err := f.load()
+func (l *loader) attachCandidate(p *part, c *candidate) error {
+	spec, err := p.load()
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,8 @@ func tracepointID(name string) (uint64, error) {
 	mount, err := detachedTracefs()
 	if err != nil {
 		refusals = append(refusals, fmt.Errorf("mount tracefs for this process: %w", err))
-		return 0, fmt.Errorf("%w: %w", errTracefs, oneLine(refusals))
+		return 0, fmt.Errorf("%w (where it is not mounted at /sys/kernel/tracing, mount it there or run as root): %w",
+			errTracefs, oneLine(refusals))
 	}
 	defer unix.Close(mount)
 	fd, err := unix.Openat(mount, file, unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Connects that the local routing table or a policy refuses before the socket changes its state: only connect() tells. */
+#include "outcome.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* The socket behind a descriptor of the current task, or NULL. Another thread may replace the descriptor meanwhile: what is found
+ * must point back at itself. */
+static __always_inline struct sock *socket_of(struct task_struct *task, __u32 fd)
+{
+	struct fdtable *fdt = task->files->fdt;
+	struct socket *socket;
+	struct file *file;
+
+	if (fd >= fdt->max_fds)
+		return 0;
+	if (bpf_probe_read_kernel(&file, sizeof(file), fdt->fd + fd) || !file)
+		return 0;
+	socket = BPF_CORE_READ(file, private_data);
+	if (BPF_CORE_READ(socket, file) != file || BPF_CORE_READ(socket, sk, sk_socket) != socket)
+		return 0;
+	return BPF_CORE_READ(socket, sk);
+}
+
+/* Errors with which the routing table, a policy or a lack of memory refuses a connect before the socket changes its state. */
+static __always_inline bool is_local_refusal(long error)
+{
+	switch (error) {
+	case EPERM:
+	case ENOMEM:
+	case EACCES:
+	case ENODEV:
+	case EINVAL:
+	case EADDRNOTAVAIL:
+	case ENETDOWN:
+	case ENETUNREACH:
+	case ENOBUFS:
+	case EHOSTUNREACH:
+		return 1;
+	}
+	return 0;
+}
+
+/* The address that the thread asked for; the socket does not have it. False if the call itself was wrong. */
+static __always_inline bool read_asked_address(struct event *e, const void *addr, __u32 length)
+{
+	struct sockaddr_ipv6 a = {};
+	const struct sockaddr_ipv4 *v4 = (void *)&a;
+
+	/* inet_stream_connect and tcp_v6_connect refuse shorter ones with EINVAL (24: SIN6_LEN_RFC2133) */
+	if (length < 16 || bpf_probe_read_user(&a, sizeof(*v4), addr))
+		return 0;
+	if (a.family == AF_INET6) {
+		if (length < 24 || bpf_probe_read_user(&a, sizeof(a), addr))
+			return 0;
+		__builtin_memcpy(e->peer_addr, a.addr, sizeof(a.addr));
+	} else if (a.family == AF_INET) {
+		put_ipv4(e->peer_addr, v4->addr);
+	} else {
+		return 0;
+	}
+	e->peer_port = bpf_ntohs(a.port);
+	return 1;
+}
+
+/* connect() returned: told here is only what no change of state has told. */
+static __always_inline void connect_returned(long result)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct pt_regs *regs;
+	struct socket_info *s;
+	struct event *e, asked = {};
+	struct sock *sk;
+	__u16 protocol;
+	__u64 key;
+
+	if (result >= 0 || result == -EINPROGRESS)
+		return; /* a new handshake has begun, and with it a new entry */
+	regs = (void *)bpf_task_pt_regs((void *)task);
+	sk = socket_of(task, syscall_arg(regs, 0));
+	protocol = BPF_CORE_READ(sk, sk_protocol);
+	if (sk && protocol == IPPROTO_MPTCP && bpf_core_type_exists(struct mptcp_sock)) {
+		sk = BPF_CORE_READ((struct mptcp_sock *)sk, first);
+		protocol = BPF_CORE_READ(sk, sk_protocol);
+	}
+	if (!sk || protocol != IPPROTO_TCP || BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_CLOSE)
+		return;
+	key = (__u64)sk;
+	s = bpf_map_lookup_elem(&sockets, &key);
+	if (s && s->cookie == BPF_CORE_READ(sk, __sk_common.skc_cookie.counter)) {
+		bool told = s->told_errno == -result;
+
+		s->told_errno = 0; /* whatever connect() returns after a failure, it returns once */
+		if (told)
+			return;
+	}
+	if (!is_local_refusal(-result))
+		return;
+	if (!read_asked_address(&asked, (void *)syscall_arg(regs, 1), syscall_arg(regs, 2)))
+		return;
+	asked.outcome = outcome_of(-result);
+	if (asked.outcome < OUTCOMES)
+		count(connections[ROLE_CLIENT][asked.outcome], 1);
+	if (!is_reported(asked.outcome, 0, 0))
+		return;
+	e = reserve(EVENT_CONNECT_FAILED, bpf_ktime_get_ns());
+	if (!e)
+		return;
+	e->state = TCP_CLOSE;
+	e->role = ROLE_CLIENT;
+	e->outcome = asked.outcome;
+	e->error = -result;
+	e->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	e->cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	e->local_port = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
+	__builtin_memcpy(e->peer_addr, asked.peer_addr, sizeof(e->peer_addr));
+	e->peer_port = asked.peer_port;
+	own_by_current(e);
+	submit(e);
+}
+
+/* The context is the format of sys_exit tracepoints, the same on all 64-bit kernels. */
+struct syscall_exit {
+	__u64 common;
+	__s64 number;
+	__s64 result;
+};
+
+SEC("tracepoint/syscalls/sys_exit_connect")
+int connect_exit(struct syscall_exit *ctx)
+{
+	connect_returned(ctx->result);
+	return 0;
+}
