@@ -37,7 +37,7 @@ var families = []family{
 			{name: "connect", load: loadHandshake, essential: true, candidates: []candidate{{
 				programs: []string{handshakeProgSocketDestroy, handshakeProgStateInSoftirq, handshakeProgStateMissedInSoftirq,
 					handshakeProgStateInCall},
-				hook:     "tp_btf/inet_sock_set_state+tcp_destroy_sock",
+				hook: "tp_btf/inet_sock_set_state+tcp_destroy_sock",
 			}}},
 			{name: "refused locally", load: loadRefused, candidates: []candidate{{
 				programs: []string{refusedProgConnectExit},
