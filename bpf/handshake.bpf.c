@@ -46,7 +46,7 @@ static __always_inline __u64 handshake_duration(const struct tcp_sock *tp, const
 }
 
 /* SYN_SENT or, in a simultaneous open, SYN_RECV -> ESTABLISHED or CLOSE. */
-static __always_inline void handshake_ended(struct sock *sk, struct socket_info *s, int old_state, int new_state)
+static __always_inline void handshake_ended(struct sock *sk, struct socket_info *s, int old_state, int new_state, bool late)
 {
 	__u64 now = bpf_ktime_get_ns(), duration_ns = 0;
 	struct tcp_sock *tp = tcp_of(sk);
@@ -63,7 +63,8 @@ static __always_inline void handshake_ended(struct sock *sk, struct socket_info 
 		unsent = !error && !tp->segs_out;
 		if (unsent)
 			error = errno_of_unsent(sk, tp);
-		outcome = outcome_of(error);
+		/* Late, the error may have been fetched, and nobody knows any more what it was. */
+		outcome = late && !error ? OUTCOME_OTHER : outcome_of(error);
 	}
 	if (s && !unsent && s->syn_ktime_ns) {
 		count_syn_retransmits(s, tp, 1);
@@ -104,41 +105,36 @@ static __always_inline void handshake_ended(struct sock *sk, struct socket_info 
 	submit(e);
 }
 
-/* A socket that was aborted is in CLOSE by the time its RST goes out. If its thread aborts it that may be on another CPU, so
- * the state goes into the table. In softirq the RST follows at once, if at all, and most sockets just pass through TIME_WAIT. */
+/* A socket that was aborted is in CLOSE by the time its RST goes out. */
 static __always_inline void remember_state(struct sock *sk, struct socket_info *s, int old_state)
 {
-	__u32 zero = 0;
-	struct departed *d;
+	struct closing *c;
 
-	if (!s && in_owners_call(sk))
-		s = find_or_add_socket(sk);
 	if (s) {
 		s->state_before_close = old_state;
 		return;
 	}
-	d = bpf_map_lookup_elem(&last_departed, &zero);
-	if (!d)
+	if (old_state == TCP_LAST_ACK || old_state == TCP_CLOSING) /* nothing to reset: tcp_need_reset */
 		return;
-	d->sk = (__u64)sk;
-	d->info.cookie = socket_cookie(sk);
-	d->info.state_before_close = old_state;
-	d->info.flags = 0;
+	c = take_closing(socket_cookie(sk));
+	if (c)
+		c->state_before_close = old_state;
 }
 
 /* ESTABLISHED or CLOSE_WAIT -> FIN_WAIT1 by close(), not by shutdown(): data that comes from now on is answered with a RST. */
 static __always_inline void orphaned(struct sock *sk)
 {
-	struct tcp_sock *tp = tcp_of(sk);
-	struct socket_info *s;
+	struct tcp_sock *tp;
+	struct closing *c;
 
-	if (!tp || !(sk->sk_shutdown & RCV_SHUTDOWN))
+	if (!(sk->sk_shutdown & RCV_SHUTDOWN))
 		return;
-	s = find_or_add_socket(sk);
-	if (!s)
+	tp = tcp_of(sk);
+	if (!tp)
 		return;
-	s->data_segs_in_orphaned = tp->data_segs_in;
-	s->flags |= SOCKET_ORPHANED;
+	c = take_closing(socket_cookie(sk));
+	if (c)
+		c->data_segs_in = tp->data_segs_in;
 }
 
 static __always_inline void state_changed(struct sock *sk, int old_state, int new_state)
@@ -155,20 +151,21 @@ static __always_inline void state_changed(struct sock *sk, int old_state, int ne
 		return;
 	s = find_socket(sk);
 	if (old_state == TCP_SYN_SENT || (old_state == TCP_SYN_RECV && s && s->syn_ktime_ns))
-		handshake_ended(sk, s, old_state, new_state);
+		handshake_ended(sk, s, old_state, new_state, 0);
 	if (new_state == TCP_CLOSE && old_state != TCP_LISTEN)
 		remember_state(sk, s, old_state);
 }
 
-static __always_inline void state_was_missed(struct sock *sk, int old_state, int new_state)
+/* The softirq that ended this handshake found state_in_softirq running on its CPU, and the kernel skipped it. Told late, and
+ * without a duration, is better than never. A socket that has a sequence number of its peer was connected. */
+static __always_inline void handshake_was_missed(struct sock *sk, struct socket_info *s)
 {
-	struct socket_info *s;
+	struct tcp_sock *tp = tcp_of(sk);
 
-	if ((old_state != TCP_SYN_SENT && old_state != TCP_SYN_RECV) || (new_state != TCP_ESTABLISHED && new_state != TCP_CLOSE))
+	if (!tp)
 		return;
-	s = find_socket(sk);
-	if (s && s->syn_ktime_ns)
-		handshake_ended(sk, s, old_state, new_state);
+	s->syn_ktime_ns = 0;
+	handshake_ended(sk, s, TCP_SYN_SENT, tp->rcv_nxt ? TCP_ESTABLISHED : TCP_CLOSE, 1);
 }
 
 static __always_inline void socket_gone(struct sock *sk)
@@ -180,10 +177,14 @@ static __always_inline void socket_gone(struct sock *sk)
 
 	if (!s)
 		return;
-	d = bpf_map_lookup_elem(&last_departed, &zero);
-	if (d) {
-		d->sk = key;
-		d->info = *s;
+	if (s->syn_ktime_ns && s->cookie == sk->__sk_common.skc_cookie.counter)
+		handshake_was_missed(sk, s);
+	if (s->state_before_close == TCP_FIN_WAIT1 || s->state_before_close == TCP_FIN_WAIT2) {
+		d = bpf_map_lookup_elem(&last_departed, &zero);
+		if (d) {
+			d->sk = key;
+			d->info = *s;
+		}
 	}
 	if (s->flags & SOCKET_RETRANSMITTED) {
 		struct event *e = reserve(EVENT_SOCKET_CLOSED, bpf_ktime_get_ns());
@@ -215,16 +216,6 @@ int BPF_PROG(state_in_softirq, struct sock *sk, int old_state, int new_state)
 {
 	if (!in_owners_call(sk))
 		state_changed(sk, old_state, new_state);
-	return 0;
-}
-
-/* The understudy: should a softirq find state_in_softirq in the few nanoseconds in which it leaves a thread's socket alone, the
- * kernel skips that, but not this. Normally the handshake is no longer open when it looks. */
-SEC("tp_btf/inet_sock_set_state")
-int BPF_PROG(state_missed_in_softirq, struct sock *sk, int old_state, int new_state)
-{
-	if (!in_owners_call(sk))
-		state_was_missed(sk, old_state, new_state);
 	return 0;
 }
 

@@ -124,6 +124,7 @@ struct tcp_sock {
 	__u32 data_segs_in;
 	__u32 data_segs_out;
 	__u32 retrans_stamp;
+	__u32 rcv_tstamp;
 	__u8 fastopen_connect : 1;
 };
 struct mptcp_sock {
@@ -284,12 +285,12 @@ enum {
 	EADDRNOTAVAIL = 99,
 	ENETDOWN = 100,
 	ENETUNREACH = 101,
+	ECONNABORTED = 103,
 	ECONNRESET = 104,
 	ENOBUFS = 105,
 	ETIMEDOUT = 110,
 	ECONNREFUSED = 111,
 	EHOSTUNREACH = 113,
-	EINPROGRESS = 115,
 };
 
 #endif

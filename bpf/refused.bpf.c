@@ -74,8 +74,10 @@ static __always_inline void connect_returned(long result)
 	__u16 protocol;
 	__u64 key;
 
-	if (result >= 0 || result == -EINPROGRESS)
-		return; /* a new handshake has begun, and with it a new entry */
+	/* ECONNABORTED is what connect() returns after a failure that SO_ERROR has told (__inet_stream_connect). Anything else that
+	 * is no local refusal was told by a change of state, and cannot be mistaken for one later. */
+	if (result >= 0 || (!is_local_refusal(-result) && result != -ECONNABORTED))
+		return;
 	regs = (void *)bpf_task_pt_regs((void *)task);
 	sk = socket_of(task, syscall_arg(regs, 0));
 	protocol = BPF_CORE_READ(sk, sk_protocol);

@@ -16,9 +16,16 @@ static __always_inline void count_reset(enum direction direction, __u32 reason)
 }
 
 /* The state before the socket was closed: an aborted one is in CLOSE already when its RST goes out. */
-static __always_inline __u8 state_before(__u8 state, const struct socket_info *s)
+static __always_inline __u8 state_before(const struct sock *sk, __u8 state, const struct socket_info *s)
 {
-	return state == TCP_CLOSE && s ? s->state_before_close : state;
+	struct closing *c;
+
+	if (state != TCP_CLOSE)
+		return state;
+	if (s)
+		return s->state_before_close;
+	c = find_closing(sk->__sk_common.skc_cookie.counter);
+	return c && c->state_before_close ? c->state_before_close : state;
 }
 
 /*
@@ -51,7 +58,7 @@ static __always_inline void reset_was_sent(struct sock *sk, const struct sk_buff
 	if (sk && tp) {
 		s = find_socket(sk) ?: find_departed(sk);
 		read_flow(e, sk, tp);
-		e->state = state_before(state, s);
+		e->state = state_before(sk, state, s);
 		read_snapshot(e, sk, tp, s);
 		if (!skb && in_owners_call(sk))
 			own_by_current(e);
@@ -71,12 +78,22 @@ static __always_inline bool is_refused_handshake(__u8 state, const struct socket
 	return state == TCP_SYN_SENT || (state == TCP_SYN_RECV && s && s->syn_ktime_ns);
 }
 
-/* The kernel resets a connection in the same way, without any RST, when data comes for a socket that its process has closed
- * (tcp_rcv_state_process, TCPAbortOnData). A RST has no data. After shutdown() and then close() the two cannot be told apart. */
-static __always_inline bool is_data_after_close(const struct tcp_sock *tp, const struct socket_info *s, __u8 state)
+/*
+ * The kernel resets a connection in the same way, without any RST, when data comes for a socket that its process has closed
+ * (tcp_rcv_state_process, TCPAbortOnData). A RST has none. If it is not known how much had come by then (shutdown() came before
+ * close(), or many others were closed since), tcp_ack tells, which data gets to and a RST does not: it has just set rcv_tstamp. Then
+ * a RST within the same tick as the last ACK is taken for data.
+ */
+static __always_inline bool is_data_after_close(const struct sock *sk, const struct tcp_sock *tp, __u8 state)
 {
-	return (state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2) && s && s->flags & SOCKET_ORPHANED &&
-	       tp->data_segs_in != s->data_segs_in_orphaned;
+	struct closing *c;
+
+	if ((state != TCP_FIN_WAIT1 && state != TCP_FIN_WAIT2) || !(sk->sk_shutdown & RCV_SHUTDOWN))
+		return 0;
+	c = find_closing(sk->__sk_common.skc_cookie.counter);
+	if (c && c->data_segs_in != ~0U)
+		return tp->data_segs_in != c->data_segs_in;
+	return tp->rcv_tstamp == (__u32)bpf_jiffies64();
 }
 
 static __always_inline void reset_was_received(struct sock *sk)
@@ -86,7 +103,7 @@ static __always_inline void reset_was_received(struct sock *sk)
 	struct tcp_sock *tp = tcp_of(sk);
 	struct event *e;
 
-	if (!tp || is_refused_handshake(state, s) || is_data_after_close(tp, s, state))
+	if (!tp || is_refused_handshake(state, s) || is_data_after_close(sk, tp, state))
 		return;
 	count_reset(DIRECTION_RECEIVE, 0);
 	e = reserve(EVENT_RESET_RECEIVED, bpf_ktime_get_ns());

@@ -13,7 +13,6 @@
 enum socket_flag {
 	SOCKET_HAS_OWNER = 1,
 	SOCKET_RETRANSMITTED = 2, /* user space folds its retransmits and waits for its end */
-	SOCKET_ORPHANED = 4,	  /* closed by its process; data_segs_in_orphaned counts */
 };
 
 /* History of one socket. */
@@ -23,7 +22,7 @@ struct socket_info {
 	__u64 established_ktime_ns;
 	__u32 retrans_seen;	/* tcp_sock.total_retrans when last looked at: a socket can connect more than once */
 	__u32 syn_retransmits;	/* of this handshake, up to retrans_seen; those that never left this host do not count */
-	__u32 data_segs_in_orphaned; /* tcp_sock.data_segs_in when its process closed it */
+	__u32 pad;
 	__u16 told_errno;	/* errno of a failed connect that was told, and that connect() has not returned yet */
 	__u8 state_before_close;
 	__u8 flags;		/* enum socket_flag */
@@ -46,8 +45,8 @@ struct {
 } sockets SEC(".maps");
 
 /*
- * Key: 0, one per CPU. The socket that was closed or destroyed last on this CPU, with what was known of it: data that arrives for a
- * closed socket first destroys it and then answers with a RST, within one softirq (tcp_rcv_state_process, tcp_v4_do_rcv).
+ * Key: 0, one per CPU. The socket with an entry that was destroyed last on this CPU: data that arrives for a closed socket first
+ * destroys it and then answers with a RST, within one softirq (tcp_rcv_state_process, tcp_v4_do_rcv).
  */
 struct departed {
 	__u64 sk;
@@ -59,6 +58,24 @@ struct {
 	__type(value, struct departed);
 	__uint(max_entries, 1);
 } last_departed SEC(".maps");
+
+/*
+ * Key: the low bits of the cookie. What must be remembered of sockets that are being closed, whether they have an entry or not,
+ * for the moment until they are gone. Never full: a socket made CLOSING_SOCKETS later takes the place, and what it took is not known.
+ */
+struct closing {
+	__u64 cookie;
+	__u32 data_segs_in;	/* tcp_sock.data_segs_in when its process closed it; ~0: not known */
+	__u8 state_before_close; /* 0: not closed yet */
+	__u8 pad[3];
+};
+#define CLOSING_SOCKETS 16384
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct closing);
+	__uint(max_entries, CLOSING_SOCKETS);
+} closing SEC(".maps");
 
 /* MPTCP, DCCP and SCTP sockets share the tracepoints. */
 static __always_inline bool is_tcp(const struct sock *sk)
@@ -101,16 +118,38 @@ static __always_inline struct socket_info *find_departed(const struct sock *sk)
 	return d && d->sk == (__u64)sk && d->info.cookie && d->info.cookie == sk->__sk_common.skc_cookie.counter ? &d->info : 0;
 }
 
+/* The place of a socket among those being closed, if it still has it. */
+static __always_inline struct closing *find_closing(__u64 cookie)
+{
+	__u32 key = cookie % CLOSING_SOCKETS;
+	struct closing *c = cookie ? bpf_map_lookup_elem(&closing, &key) : 0;
+
+	return c && c->cookie == cookie ? c : 0;
+}
+
+/* The same; takes the place if another has it. NULL only where cookies cannot be made. */
+static __always_inline struct closing *take_closing(__u64 cookie)
+{
+	__u32 key = cookie % CLOSING_SOCKETS;
+	struct closing *c = cookie ? bpf_map_lookup_elem(&closing, &key) : 0;
+
+	if (c && c->cookie != cookie) {
+		c->data_segs_in = ~0U;
+		c->state_before_close = 0;
+		c->cookie = cookie;
+	}
+	return c;
+}
+
 static __always_inline void add_socket(struct sock *sk, struct socket_info *s)
 {
 	__u64 key = (__u64)sk;
-	bool replaces = bpf_map_lookup_elem(&sockets, &key); /* a second connect, or an entry whose deletion was missed */
 
 	s->cookie = socket_cookie(sk);
-	if (bpf_map_update_elem(&sockets, &key, s, BPF_ANY))
-		count(sockets_refused, 1);
-	else if (!replaces)
+	if (!bpf_map_update_elem(&sockets, &key, s, BPF_NOEXIST))
 		count(sockets_added, 1);
+	else if (bpf_map_update_elem(&sockets, &key, s, BPF_EXIST)) /* a second connect, or an entry whose deletion was missed */
+		count(sockets_refused, 1);
 }
 
 static __always_inline struct socket_info *find_or_add_socket(struct sock *sk)
@@ -150,14 +189,10 @@ static __always_inline __u32 innermost_number(struct pid *pid, __u32 outermost)
 
 static __always_inline __u64 current_cgroup(struct task_struct *task)
 {
-	struct cgroup_subsys_state *css;
-
 	if (cfg.cgroup_subsys < 0)
 		return bpf_get_current_cgroup_id();
 	/* bpf_get_current_cgroup_id knows only cgroup v2, whose root holds every process on a v1 or hybrid host. */
-	bpf_probe_read_kernel(&css, sizeof(css),
-			      (void *)task->cgroups + bpf_core_field_offset(struct css_set, subsys) + cfg.cgroup_subsys * sizeof(css));
-	return BPF_CORE_READ(css, cgroup, kn, id);
+	return task->cgroups->subsys[cfg.cgroup_subsys]->cgroup->kn->id;
 }
 
 /* The current thread. Only in process context: in a softirq the current thread is whoever was interrupted. False for threads of

@@ -282,9 +282,9 @@ func TestTelemetryIsThatOfMetadata(t *testing.T) {
 			var id []string
 			for _, a := range point.Attributes.ToSlice() {
 				attributes[string(a.Key)] = true
-				id = append(id, a.Value.Emit())
+				id = append(id, a.Value.String())
 				if enum := file.Attributes[string(a.Key)].Enum; enum != nil {
-					assert.Contains(t, enum, a.Value.Emit(), name)
+					assert.Contains(t, enum, a.Value.String(), name)
 				}
 			}
 			values[name][strings.Join(id, " ")] = point.Value

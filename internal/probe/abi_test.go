@@ -32,7 +32,7 @@ func objects(t *testing.T) map[string]*ebpf.CollectionSpec {
 // A byte that no field covers would carry kernel memory to user space or differ between compilers.
 func TestRecordsAndMapsHaveNoHiddenPadding(t *testing.T) {
 	for name, spec := range objects(t) {
-		for _, typ := range []string{"event", "owner", "snapshot", "counts", "histogram", "config", "socket_info"} {
+		for _, typ := range []string{"event", "owner", "snapshot", "counts", "histogram", "config", "socket_info", "departed", "closing"} {
 			var s *btf.Struct
 			if err := spec.Types.TypeByName(typ, &s); err != nil {
 				continue // not every object uses every type; that each is in one is checked below
@@ -48,7 +48,7 @@ func TestRecordsAndMapsHaveNoHiddenPadding(t *testing.T) {
 			require.Equalf(t, covered, s.Size, "%s: hole at the end of %s", name, typ)
 		}
 	}
-	for _, typ := range []string{"event", "counts", "histogram", "config", "socket_info"} {
+	for _, typ := range []string{"event", "counts", "histogram", "config", "socket_info", "departed", "closing"} {
 		var s *btf.Struct
 		require.NoError(t, objects(t)["handshake"].Types.TypeByName(typ, &s))
 	}
@@ -58,7 +58,7 @@ func TestSharedMapsAreTheSameInEveryObject(t *testing.T) {
 	specs := objects(t)
 	delete(specs, "clock")
 	for _, m := range []string{handshakeMapEvents, handshakeMapCounters, handshakeMapHandshakes, handshakeMapSockets,
-		handshakeMapLastDeparted} {
+		handshakeMapLastDeparted, handshakeMapClosing} {
 		want := specs["handshake"].Maps[m]
 		for name, spec := range specs {
 			got := spec.Maps[m]

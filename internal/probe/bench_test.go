@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux && (amd64 || arm64)
+
 package probe
 
 import (
@@ -245,24 +247,6 @@ func (s samples) quantile(q float64) float64 {
 	}
 	sorted := slices.Sorted(slices.Values(s))
 	return sorted[int(q*float64(len(sorted)-1)+0.5)]
-}
-
-// minus is the difference window by window.
-func (s samples) minus(t samples) samples {
-	d := make(samples, len(s))
-	for i := range d {
-		d[i] = s[i] - t[i]
-	}
-	return d
-}
-
-// over is the quotient window by window.
-func (s samples) over(t samples) samples {
-	d := make(samples, len(s))
-	for i := range d {
-		d[i] = s[i] / t[i]
-	}
-	return d
 }
 
 // String gives the median and, in brackets, the tenth and the ninetieth percentile.

@@ -13,6 +13,14 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type handshakeClosing struct {
+	_                structs.HostLayout
+	Cookie           uint64
+	DataSegsIn       uint32
+	StateBeforeClose uint8
+	Pad              [3]uint8
+}
+
 type handshakeConfig struct {
 	_               structs.HostLayout
 	SlowThresholdNs uint64
@@ -109,7 +117,7 @@ type handshakeSocketInfo struct {
 	EstablishedKtimeNs uint64
 	RetransSeen        uint32
 	SynRetransmits     uint32
-	DataSegsInOrphaned uint32
+	Pad                uint32
 	ToldErrno          uint16
 	StateBeforeClose   uint8
 	Flags              uint8
@@ -130,18 +138,18 @@ type handshakeSocketInfo struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	handshakeMapCounters              = "counters"
-	handshakeMapEvents                = "events"
-	handshakeMapHandshakes            = "handshakes"
-	handshakeMapLastDeparted          = "last_departed"
-	handshakeMapSockets               = "sockets"
-	handshakeProgSocketDestroy        = "socket_destroy"
-	handshakeProgStateInCall          = "state_in_call"
-	handshakeProgStateInSoftirq       = "state_in_softirq"
-	handshakeProgStateMissedInSoftirq = "state_missed_in_softirq"
-	handshakeVarBounds                = "bounds"
-	handshakeVarCfg                   = "cfg"
-	handshakeVarRecordType            = "record_type"
+	handshakeMapClosing         = "closing"
+	handshakeMapCounters        = "counters"
+	handshakeMapEvents          = "events"
+	handshakeMapHandshakes      = "handshakes"
+	handshakeMapLastDeparted    = "last_departed"
+	handshakeMapSockets         = "sockets"
+	handshakeProgSocketDestroy  = "socket_destroy"
+	handshakeProgStateInCall    = "state_in_call"
+	handshakeProgStateInSoftirq = "state_in_softirq"
+	handshakeVarBounds          = "bounds"
+	handshakeVarCfg             = "cfg"
+	handshakeVarRecordType      = "record_type"
 )
 
 // loadHandshake returns the embedded CollectionSpec for handshake.
@@ -186,16 +194,16 @@ type handshakeSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type handshakeProgramSpecs struct {
-	SocketDestroy        *ebpf.ProgramSpec `ebpf:"socket_destroy"`
-	StateInCall          *ebpf.ProgramSpec `ebpf:"state_in_call"`
-	StateInSoftirq       *ebpf.ProgramSpec `ebpf:"state_in_softirq"`
-	StateMissedInSoftirq *ebpf.ProgramSpec `ebpf:"state_missed_in_softirq"`
+	SocketDestroy  *ebpf.ProgramSpec `ebpf:"socket_destroy"`
+	StateInCall    *ebpf.ProgramSpec `ebpf:"state_in_call"`
+	StateInSoftirq *ebpf.ProgramSpec `ebpf:"state_in_softirq"`
 }
 
 // handshakeMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type handshakeMapSpecs struct {
+	Closing      *ebpf.MapSpec `ebpf:"closing"`
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	Handshakes   *ebpf.MapSpec `ebpf:"handshakes"`
@@ -232,6 +240,7 @@ func (o *handshakeObjects) Close() error {
 //
 // It can be passed to loadHandshakeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type handshakeMaps struct {
+	Closing      *ebpf.Map `ebpf:"closing"`
 	Counters     *ebpf.Map `ebpf:"counters"`
 	Events       *ebpf.Map `ebpf:"events"`
 	Handshakes   *ebpf.Map `ebpf:"handshakes"`
@@ -241,6 +250,7 @@ type handshakeMaps struct {
 
 func (m *handshakeMaps) Close() error {
 	return _HandshakeClose(
+		m.Closing,
 		m.Counters,
 		m.Events,
 		m.Handshakes,
@@ -262,10 +272,9 @@ type handshakeVariables struct {
 //
 // It can be passed to loadHandshakeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type handshakePrograms struct {
-	SocketDestroy        *ebpf.Program `ebpf:"socket_destroy"`
-	StateInCall          *ebpf.Program `ebpf:"state_in_call"`
-	StateInSoftirq       *ebpf.Program `ebpf:"state_in_softirq"`
-	StateMissedInSoftirq *ebpf.Program `ebpf:"state_missed_in_softirq"`
+	SocketDestroy  *ebpf.Program `ebpf:"socket_destroy"`
+	StateInCall    *ebpf.Program `ebpf:"state_in_call"`
+	StateInSoftirq *ebpf.Program `ebpf:"state_in_softirq"`
 }
 
 func (p *handshakePrograms) Close() error {
@@ -273,7 +282,6 @@ func (p *handshakePrograms) Close() error {
 		p.SocketDestroy,
 		p.StateInCall,
 		p.StateInSoftirq,
-		p.StateMissedInSoftirq,
 	)
 }
 

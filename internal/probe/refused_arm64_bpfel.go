@@ -13,6 +13,14 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type refusedClosing struct {
+	_                structs.HostLayout
+	Cookie           uint64
+	DataSegsIn       uint32
+	StateBeforeClose uint8
+	Pad              [3]uint8
+}
+
 type refusedConfig struct {
 	_               structs.HostLayout
 	SlowThresholdNs uint64
@@ -55,7 +63,7 @@ type refusedSocketInfo struct {
 	EstablishedKtimeNs uint64
 	RetransSeen        uint32
 	SynRetransmits     uint32
-	DataSegsInOrphaned uint32
+	Pad                uint32
 	ToldErrno          uint16
 	StateBeforeClose   uint8
 	Flags              uint8
@@ -76,6 +84,7 @@ type refusedSocketInfo struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	refusedMapClosing      = "closing"
 	refusedMapCounters     = "counters"
 	refusedMapEvents       = "events"
 	refusedMapHandshakes   = "handshakes"
@@ -135,6 +144,7 @@ type refusedProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type refusedMapSpecs struct {
+	Closing      *ebpf.MapSpec `ebpf:"closing"`
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	Handshakes   *ebpf.MapSpec `ebpf:"handshakes"`
@@ -170,6 +180,7 @@ func (o *refusedObjects) Close() error {
 //
 // It can be passed to loadRefusedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type refusedMaps struct {
+	Closing      *ebpf.Map `ebpf:"closing"`
 	Counters     *ebpf.Map `ebpf:"counters"`
 	Events       *ebpf.Map `ebpf:"events"`
 	Handshakes   *ebpf.Map `ebpf:"handshakes"`
@@ -179,6 +190,7 @@ type refusedMaps struct {
 
 func (m *refusedMaps) Close() error {
 	return _RefusedClose(
+		m.Closing,
 		m.Counters,
 		m.Events,
 		m.Handshakes,

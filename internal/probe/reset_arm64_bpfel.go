@@ -13,6 +13,14 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type resetClosing struct {
+	_                structs.HostLayout
+	Cookie           uint64
+	DataSegsIn       uint32
+	StateBeforeClose uint8
+	Pad              [3]uint8
+}
+
 type resetConfig struct {
 	_               structs.HostLayout
 	SlowThresholdNs uint64
@@ -55,7 +63,7 @@ type resetSocketInfo struct {
 	EstablishedKtimeNs uint64
 	RetransSeen        uint32
 	SynRetransmits     uint32
-	DataSegsInOrphaned uint32
+	Pad                uint32
 	ToldErrno          uint16
 	StateBeforeClose   uint8
 	Flags              uint8
@@ -76,6 +84,7 @@ type resetSocketInfo struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	resetMapClosing                 = "closing"
 	resetMapCounters                = "counters"
 	resetMapEvents                  = "events"
 	resetMapHandshakes              = "handshakes"
@@ -145,6 +154,7 @@ type resetProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type resetMapSpecs struct {
+	Closing      *ebpf.MapSpec `ebpf:"closing"`
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	Handshakes   *ebpf.MapSpec `ebpf:"handshakes"`
@@ -180,6 +190,7 @@ func (o *resetObjects) Close() error {
 //
 // It can be passed to loadResetObjects or ebpf.CollectionSpec.LoadAndAssign.
 type resetMaps struct {
+	Closing      *ebpf.Map `ebpf:"closing"`
 	Counters     *ebpf.Map `ebpf:"counters"`
 	Events       *ebpf.Map `ebpf:"events"`
 	Handshakes   *ebpf.Map `ebpf:"handshakes"`
@@ -189,6 +200,7 @@ type resetMaps struct {
 
 func (m *resetMaps) Close() error {
 	return _ResetClose(
+		m.Closing,
 		m.Counters,
 		m.Events,
 		m.Handshakes,

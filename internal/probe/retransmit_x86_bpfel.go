@@ -13,6 +13,14 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type retransmitClosing struct {
+	_                structs.HostLayout
+	Cookie           uint64
+	DataSegsIn       uint32
+	StateBeforeClose uint8
+	Pad              [3]uint8
+}
+
 type retransmitConfig struct {
 	_               structs.HostLayout
 	SlowThresholdNs uint64
@@ -55,7 +63,7 @@ type retransmitSocketInfo struct {
 	EstablishedKtimeNs uint64
 	RetransSeen        uint32
 	SynRetransmits     uint32
-	DataSegsInOrphaned uint32
+	Pad                uint32
 	ToldErrno          uint16
 	StateBeforeClose   uint8
 	Flags              uint8
@@ -76,6 +84,7 @@ type retransmitSocketInfo struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	retransmitMapClosing                = "closing"
 	retransmitMapCounters               = "counters"
 	retransmitMapEvents                 = "events"
 	retransmitMapHandshakes             = "handshakes"
@@ -139,6 +148,7 @@ type retransmitProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type retransmitMapSpecs struct {
+	Closing      *ebpf.MapSpec `ebpf:"closing"`
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	Handshakes   *ebpf.MapSpec `ebpf:"handshakes"`
@@ -174,6 +184,7 @@ func (o *retransmitObjects) Close() error {
 //
 // It can be passed to loadRetransmitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type retransmitMaps struct {
+	Closing      *ebpf.Map `ebpf:"closing"`
 	Counters     *ebpf.Map `ebpf:"counters"`
 	Events       *ebpf.Map `ebpf:"events"`
 	Handshakes   *ebpf.Map `ebpf:"handshakes"`
@@ -183,6 +194,7 @@ type retransmitMaps struct {
 
 func (m *retransmitMaps) Close() error {
 	return _RetransmitClose(
+		m.Closing,
 		m.Counters,
 		m.Events,
 		m.Handshakes,

@@ -35,9 +35,8 @@ var families = []family{
 		enabled: func(Settings) bool { return true }, // metrics count all handshakes, and the other signals get their owners here
 		parts: []part{
 			{name: "connect", load: loadHandshake, essential: true, candidates: []candidate{{
-				programs: []string{handshakeProgSocketDestroy, handshakeProgStateInSoftirq, handshakeProgStateMissedInSoftirq,
-					handshakeProgStateInCall},
-				hook: "tp_btf/inet_sock_set_state+tcp_destroy_sock",
+				programs: []string{handshakeProgSocketDestroy, handshakeProgStateInSoftirq, handshakeProgStateInCall},
+				hook:     "tp_btf/inet_sock_set_state+tcp_destroy_sock",
 			}}},
 			{name: "refused locally", load: loadRefused, candidates: []candidate{{
 				programs: []string{refusedProgConnectExit},

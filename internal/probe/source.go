@@ -62,7 +62,7 @@ func (s *Source) open(settings Settings) error {
 	if err != nil {
 		return explain(err)
 	}
-	defer t.close()
+	defer func() { _ = t.close() }() // nothing is lost with it
 	s.reasons = l.resetReasons()
 	if err := l.configure(settings); err != nil {
 		return err
@@ -278,7 +278,7 @@ func (l *loader) createShared(size int) error {
 	}
 	spec.Maps[handshakeMapEvents].MaxEntries = uint32(ringSize(size))
 	for _, name := range []string{handshakeMapEvents, handshakeMapCounters, handshakeMapHandshakes, handshakeMapSockets,
-		handshakeMapLastDeparted} {
+		handshakeMapLastDeparted, handshakeMapClosing} {
 		m, err := ebpf.NewMap(spec.Maps[name])
 		if err != nil {
 			return fmt.Errorf("create map %s: %w", name, err)
