@@ -117,7 +117,7 @@ else
 endif
 
 bench: deps-bench | go ## Benchmarks, each beside its limit (with root also those of the eBPF programs)
-	$(GO) test -tags '$(if $(CAN_ROOT),live)' -run '^$$' -bench . -benchmem -count 3 -p 1 -timeout 60m $(call AS_ROOT) $(BENCHMARKS)
+	$(GO) test -tags '$(if $(CAN_ROOT),live)' -run '^$$' -bench . -benchmem -count 1 -p 1 -timeout 60m $(call AS_ROOT) $(BENCHMARKS)
 
 deps-bench:
 	@internal/tools/deps.sh bench

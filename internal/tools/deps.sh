@@ -10,7 +10,7 @@ test)
 		llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpers.h:libbpf-dev nft:nftables conntrack:conntrack ip:iproute2
 		nginx:nginx-light gunicorn:gunicorn curl:curl git:git"
 	;;
-bench) wanted="tcplife-bpfcc:bpfcc-tools bpftrace:bpftrace" ;;
+bench) wanted="tcplife-bpfcc:bpfcc-tools bpftrace:bpftrace /usr/share/doc/linux-headers-amd64:linux-headers-amd64" ;;
 *)
 	echo "usage: $0 test | bench" >&2
 	exit 2
