@@ -34,6 +34,19 @@ static __always_inline __u16 skb_gso_segs(const struct sk_buff *skb)
 	return segs ?: 1;
 }
 
+/*
+ * Tracepoints may pass NULL where the verifier of 6.5 to 6.12 takes their arguments for always set, and drops the test for NULL as
+ * dead code (marked in raw_tp_null_args since 6.13). So the test is made through memory too, where the verifier cannot see it.
+ */
+static __always_inline bool is_set(const void *argument)
+{
+	const void *copy = argument;
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), &copy);
+	return value != 0;
+}
+
 /* The n-th argument of the system call that the task is in, read at its exit: all but the first survive the return value, and the
  * kernel keeps the first apart (arch/x86/entry: di is untouched; arch/arm64/kernel/syscall.c: orig_x0). */
 static __always_inline __u64 syscall_arg(const struct pt_regs *regs, int n)

@@ -173,7 +173,7 @@ struct config {
 	__u8 records;		/* 0: nobody reads records, count only */
 	__u8 report;		/* enum report */
 	__u8 reset_no_socket;	/* answers to strays become records */
-	__u8 has_cookie;	/* bpf_get_socket_cookie may be called from tracing programs (5.12) */
+	__u8 pad;
 };
 _Static_assert(sizeof(struct config) == 24, "struct config");
 

@@ -11,12 +11,18 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Records go through an untyped ring buffer: this keeps their layout in the object's BTF, from which the Go type is made. */
 const struct event *record_type __attribute__((unused));
 
-/* Nothing was sent: no source port was free (the socket has none, or one that it shares), or the kernel could not send. */
-static __always_inline __u16 errno_of_unsent(const struct sock *sk, const struct tcp_sock *tp)
+/* Nothing was sent. Either no source port was free: then the socket has none, or still the one of an earlier connect, or one of its
+ * own that it shares. Or the SYN was put off until the first write (TCP_FASTOPEN_CONNECT), and the socket closed before: 0. Or the
+ * kernel could not send, for which ip_route_newports and tcp_connect's rebuild_header have no other error that comes this far. */
+static __always_inline __u16 errno_of_unsent(const struct sock *sk, const struct tcp_sock *tp, const struct socket_info *s)
 {
-	if (!tp->inet_conn.icsk_inet.inet_sport || sk->sk_userlocks & SOCK_BINDPORT_LOCK)
+	__be16 port = tp->inet_conn.icsk_inet.inet_sport;
+
+	if (!port || (s && port == s->port_before && !(sk->sk_userlocks & SOCK_BINDPORT_LOCK)))
 		return EADDRNOTAVAIL;
-	return EHOSTUNREACH; /* ip_route_newports and tcp_connect's rebuild_header have no other error that comes this far */
+	if (BPF_CORE_READ_BITFIELD(tp, fastopen_connect))
+		return 0;
+	return sk->sk_userlocks & SOCK_BINDPORT_LOCK ? EADDRNOTAVAIL : EHOSTUNREACH;
 }
 
 /* CLOSE -> SYN_SENT, in the connecting thread. */
@@ -29,6 +35,8 @@ static __always_inline void handshake_began(struct sock *sk)
 		return;
 	s.syn_ktime_ns = bpf_ktime_get_ns();
 	s.retrans_seen = tp->total_retrans;
+	s.error_before = sk->sk_err;
+	s.port_before = tp->inet_conn.icsk_inet.inet_sport;
 	if (capture_owner(&s.owner))
 		s.flags = SOCKET_HAS_OWNER;
 	add_socket(sk, &s);
@@ -36,13 +44,19 @@ static __always_inline void handshake_began(struct sock *sk)
 
 /* SYN to outcome; 0: not known. With TCP_FASTOPEN_CONNECT the SYN may leave long after connect() has returned, with the first
  * write: then the first round trip tells, or the stamp of the first SYN in milliseconds (tcp_connect; struct tcp_sock). */
-static __always_inline __u64 handshake_duration(const struct tcp_sock *tp, const struct socket_info *s, __u64 now, bool done)
+static __always_inline __u64 handshake_duration(struct tcp_sock *tp, const struct socket_info *s, __u64 now, bool done)
 {
+	__u32 began_ms = s->syn_ktime_ns / 1000000;
+
 	if (!BPF_CORE_READ_BITFIELD(tp, fastopen_connect))
 		return now - s->syn_ktime_ns;
 	if (done)
 		return s->syn_retransmits ? 0 : (__u64)(tp->srtt_us >> 3) * 1000;
-	return tp->retrans_stamp ? (__u64)((__u32)(now / 1000000) - tp->retrans_stamp) * 1000000 : 0;
+	if (!tp->retrans_stamp || (bpf_core_field_exists(tp->tcp_usec_ts) && BPF_CORE_READ_BITFIELD(tp, tcp_usec_ts)))
+		return 0;
+	if (tp->retrans_stamp - began_ms <= 1) /* it left at once */
+		return now - s->syn_ktime_ns;
+	return (__u64)((__u32)(now / 1000000) - tp->retrans_stamp) * 1000000;
 }
 
 /* SYN_SENT or, in a simultaneous open, SYN_RECV -> ESTABLISHED or CLOSE. */
@@ -52,6 +66,7 @@ static __always_inline void handshake_ended(struct sock *sk, struct socket_info 
 	struct tcp_sock *tp = tcp_of(sk);
 	__u8 outcome = OUTCOME_OK;
 	__u32 retransmits = 0;
+	struct closing *c;
 	bool unsent = 0;
 	__u16 error = 0;
 	struct event *e;
@@ -60,11 +75,15 @@ static __always_inline void handshake_ended(struct sock *sk, struct socket_info 
 		return;
 	if (new_state == TCP_CLOSE) {
 		error = sk->sk_err;
-		unsent = !error && !tp->segs_out;
+		unsent = !tp->segs_out && (!error || (s && error == s->error_before));
 		if (unsent)
-			error = errno_of_unsent(sk, tp);
+			error = errno_of_unsent(sk, tp, s);
 		/* Late, the error may have been fetched, and nobody knows any more what it was. */
 		outcome = late && !error ? OUTCOME_OTHER : outcome_of(error);
+	} else if (!tp->segs_out) { /* restored by TCP_REPAIR: there was no handshake */
+		if (s)
+			s->syn_ktime_ns = 0;
+		return;
 	}
 	if (s && !unsent && s->syn_ktime_ns) {
 		count_syn_retransmits(s, tp, 1);
@@ -74,12 +93,15 @@ static __always_inline void handshake_ended(struct sock *sk, struct socket_info 
 			count_duration(ROLE_CLIENT, outcome, duration_ns);
 	}
 	count(connections[ROLE_CLIENT][outcome], 1);
+	if (outcome != OUTCOME_OK) {
+		c = take_closing(bpf_get_socket_cookie(sk));
+		if (c)
+			c->told_errno = unsent ? ANY_ERRNO : error;
+	}
 	if (s) {
 		s->syn_ktime_ns = 0;
 		if (outcome == OUTCOME_OK)
 			s->established_ktime_ns = now;
-		else
-			s->told_errno = error;
 	}
 	if (!is_reported(outcome, duration_ns, retransmits))
 		return;
@@ -99,7 +121,7 @@ static __always_inline void handshake_ended(struct sock *sk, struct socket_info 
 	read_snapshot(e, sk, tp, 0);
 	/* Giving up, like running out of ports, is something a thread does; everything else happens to it. */
 	if ((outcome == OUTCOME_ABORTED || unsent) && in_owners_call(sk))
-		own_by_current(e);
+		own_by_current(e, s);
 	else
 		own_by_opener(e, s);
 	submit(e);
@@ -114,14 +136,16 @@ static __always_inline void remember_state(struct sock *sk, struct socket_info *
 		s->state_before_close = old_state;
 		return;
 	}
-	if (old_state == TCP_LAST_ACK || old_state == TCP_CLOSING) /* nothing to reset: tcp_need_reset */
+	/* In softirq only what its process has closed already can still be answered with a RST. */
+	if (!in_owners_call(sk) && (old_state == TCP_LAST_ACK || old_state == TCP_CLOSING))
 		return;
-	c = take_closing(socket_cookie(sk));
+	c = take_closing(bpf_get_socket_cookie(sk));
 	if (c)
 		c->state_before_close = old_state;
 }
 
-/* ESTABLISHED or CLOSE_WAIT -> FIN_WAIT1 by close(), not by shutdown(): data that comes from now on is answered with a RST. */
+/* To FIN_WAIT1, or FIN_WAIT1 and FIN_WAIT2 to themselves, by close() (tcp_close_state): data that comes from now on is answered with
+ * a RST. shutdown() alone leaves the receiving side open. */
 static __always_inline void orphaned(struct sock *sk)
 {
 	struct tcp_sock *tp;
@@ -132,7 +156,7 @@ static __always_inline void orphaned(struct sock *sk)
 	tp = tcp_of(sk);
 	if (!tp)
 		return;
-	c = take_closing(socket_cookie(sk));
+	c = take_closing(bpf_get_socket_cookie(sk));
 	if (c)
 		c->data_segs_in = tp->data_segs_in;
 }
@@ -141,8 +165,13 @@ static __always_inline void state_changed(struct sock *sk, int old_state, int ne
 {
 	struct socket_info *s;
 
-	if (new_state == TCP_FIN_WAIT1) {
+	if (new_state == TCP_FIN_WAIT1 || (new_state == TCP_FIN_WAIT2 && old_state == TCP_FIN_WAIT2)) {
 		orphaned(sk);
+		if (old_state == TCP_SYN_RECV && is_tcp(sk)) { /* given up in the middle of a simultaneous open */
+			s = find_socket(sk);
+			if (s && s->syn_ktime_ns)
+				handshake_ended(sk, s, old_state, TCP_CLOSE, 0);
+		}
 		return;
 	}
 	if (new_state != TCP_CLOSE && (new_state != TCP_ESTABLISHED || (old_state != TCP_SYN_SENT && old_state != TCP_SYN_RECV)))

@@ -59,6 +59,7 @@ struct sock {
 	struct socket *sk_socket;
 	int sk_err;
 	__u16 sk_protocol;
+	__u16 sk_type;
 	__u8 sk_userlocks;
 	__u8 sk_shutdown;
 };
@@ -126,6 +127,7 @@ struct tcp_sock {
 	__u32 retrans_stamp;
 	__u32 rcv_tstamp;
 	__u8 fastopen_connect : 1;
+	__u8 tcp_usec_ts : 1;
 };
 struct mptcp_sock {
 	struct sock *first;
@@ -249,6 +251,8 @@ struct sockaddr_ipv6 {
 
 enum { AF_INET = 2, AF_INET6 = 10 };
 enum { IPPROTO_TCP = 6, IPPROTO_MPTCP = 262 };
+enum { SOCK_STREAM = 1 };
+enum { SOCKADDR_SIZE_MAX = 128 }; /* struct sockaddr_storage */
 
 /* include/net/tcp_states.h */
 enum {

@@ -47,8 +47,8 @@ static __always_inline bool read_asked_address(struct event *e, const void *addr
 	struct sockaddr_ipv6 a = {};
 	const struct sockaddr_ipv4 *v4 = (void *)&a;
 
-	/* inet_stream_connect and tcp_v6_connect refuse shorter ones with EINVAL (24: SIN6_LEN_RFC2133) */
-	if (length < 16 || bpf_probe_read_user(&a, sizeof(*v4), addr))
+	/* move_addr_to_kernel refuses longer ones, tcp_v4_connect and tcp_v6_connect shorter ones (24: SIN6_LEN_RFC2133) */
+	if (length < 16 || length > SOCKADDR_SIZE_MAX || bpf_probe_read_user(&a, sizeof(*v4), addr))
 		return 0;
 	if (a.family == AF_INET6) {
 		if (length < 24 || bpf_probe_read_user(&a, sizeof(a), addr))
@@ -68,11 +68,11 @@ static __always_inline void connect_returned(long result)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	struct pt_regs *regs;
-	struct socket_info *s;
+	struct closing *c;
 	struct event *e, asked = {};
 	struct sock *sk;
 	__u16 protocol;
-	__u64 key;
+	__u64 cookie;
 
 	/* ECONNABORTED is what connect() returns after a failure that SO_ERROR has told (__inet_stream_connect). Anything else that
 	 * is no local refusal was told by a change of state, and cannot be mistaken for one later. */
@@ -85,14 +85,15 @@ static __always_inline void connect_returned(long result)
 		sk = BPF_CORE_READ((struct mptcp_sock *)sk, first);
 		protocol = BPF_CORE_READ(sk, sk_protocol);
 	}
-	if (!sk || protocol != IPPROTO_TCP || BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_CLOSE)
+	if (!sk || protocol != IPPROTO_TCP || BPF_CORE_READ(sk, sk_type) != SOCK_STREAM ||
+	    BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_CLOSE)
 		return;
-	key = (__u64)sk;
-	s = bpf_map_lookup_elem(&sockets, &key);
-	if (s && s->cookie == BPF_CORE_READ(sk, __sk_common.skc_cookie.counter)) {
-		bool told = s->told_errno == -result;
+	cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	c = find_closing(cookie);
+	if (c) {
+		bool told = c->told_errno == ANY_ERRNO || c->told_errno == -result;
 
-		s->told_errno = 0; /* whatever connect() returns after a failure, it returns once */
+		c->told_errno = 0; /* whatever connect() returns after a failure, it returns once */
 		if (told)
 			return;
 	}
@@ -113,11 +114,11 @@ static __always_inline void connect_returned(long result)
 	e->outcome = asked.outcome;
 	e->error = -result;
 	e->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
-	e->cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	e->cookie = cookie;
 	e->local_port = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
 	__builtin_memcpy(e->peer_addr, asked.peer_addr, sizeof(e->peer_addr));
 	e->peer_port = asked.peer_port;
-	own_by_current(e);
+	own_by_current(e, 0);
 	submit(e);
 }
 

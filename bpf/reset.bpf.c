@@ -33,7 +33,7 @@ static __always_inline __u8 state_before(const struct sock *sk, __u8 state, cons
  * mini-socket or the listener. Without one the socket itself gives up: its thread closed it (then that thread holds its lock),
  * or a timer did.
  */
-static __always_inline void reset_was_sent(struct sock *sk, const struct sk_buff *skb, __u32 reason)
+static __always_inline void reset_was_sent(struct sock *sk, const struct sk_buff *skb, bool by_thread, __u32 reason)
 {
 	struct socket_info *s = 0;
 	struct tcp_sock *tp = 0;
@@ -60,9 +60,9 @@ static __always_inline void reset_was_sent(struct sock *sk, const struct sk_buff
 		read_flow(e, sk, tp);
 		e->state = state_before(sk, state, s);
 		read_snapshot(e, sk, tp, s);
-		if (!skb && in_owners_call(sk))
-			own_by_current(e);
-		if (e->owner_source == OWNER_NONE)
+		if (by_thread)
+			own_by_current(e, s);
+		else
 			own_by_opener(e, s);
 	} else if (sk) {
 		read_common(e, &sk->__sk_common);
@@ -80,9 +80,9 @@ static __always_inline bool is_refused_handshake(__u8 state, const struct socket
 
 /*
  * The kernel resets a connection in the same way, without any RST, when data comes for a socket that its process has closed
- * (tcp_rcv_state_process, TCPAbortOnData). A RST has none. If it is not known how much had come by then (shutdown() came before
- * close(), or many others were closed since), tcp_ack tells, which data gets to and a RST does not: it has just set rcv_tstamp. Then
- * a RST within the same tick as the last ACK is taken for data.
+ * (tcp_rcv_state_process, TCPAbortOnData). Two things tell: data has come since it was closed, and tcp_ack, which data gets to and a
+ * RST does not, has just set rcv_tstamp. Only the second is known if many others were closed since: then a RST within the same
+ * tick as the last ACK is taken for data.
  */
 static __always_inline bool is_data_after_close(const struct sock *sk, const struct tcp_sock *tp, __u8 state)
 {
@@ -90,10 +90,10 @@ static __always_inline bool is_data_after_close(const struct sock *sk, const str
 
 	if ((state != TCP_FIN_WAIT1 && state != TCP_FIN_WAIT2) || !(sk->sk_shutdown & RCV_SHUTDOWN))
 		return 0;
+	if (tp->rcv_tstamp != (__u32)bpf_jiffies64())
+		return 0;
 	c = find_closing(sk->__sk_common.skc_cookie.counter);
-	if (c && c->data_segs_in != ~0U)
-		return tp->data_segs_in != c->data_segs_in;
-	return tp->rcv_tstamp == (__u32)bpf_jiffies64();
+	return !c || c->data_segs_in == ~0U || tp->data_segs_in != c->data_segs_in;
 }
 
 static __always_inline void reset_was_received(struct sock *sk)
@@ -116,25 +116,28 @@ static __always_inline void reset_was_received(struct sock *sk)
 	submit(e);
 }
 
-/* A thread gives up its own socket. */
-static __always_inline bool is_by_thread(const struct sock *sk, const struct sk_buff *skb)
+/* Of a thread that gives up its own socket, or of the kernel; each of two programs takes its part. */
+static __always_inline void send_reset(struct sock *sk, const struct sk_buff *skb, bool by_thread, __u32 reason)
 {
-	return sk && !skb && in_owners_call(sk);
+	if (!sk || !is_set(sk))
+		sk = 0;
+	if (!skb || !is_set(skb))
+		skb = 0;
+	if ((sk && !skb && in_owners_call(sk)) == by_thread)
+		reset_was_sent(sk, skb, by_thread, reason);
 }
 
 SEC("tp_btf/tcp_send_reset")
 int BPF_PROG(reset_by_thread, struct sock *sk, struct sk_buff *skb, unsigned int reason)
 {
-	if (is_by_thread(sk, skb))
-		reset_was_sent(sk, skb, reason);
+	send_reset(sk, skb, 1, reason);
 	return 0;
 }
 
 SEC("tp_btf/tcp_send_reset")
 int BPF_PROG(reset_by_kernel, struct sock *sk, struct sk_buff *skb, unsigned int reason)
 {
-	if (!is_by_thread(sk, skb))
-		reset_was_sent(sk, skb, reason);
+	send_reset(sk, skb, 0, reason);
 	return 0;
 }
 
@@ -142,16 +145,14 @@ int BPF_PROG(reset_by_kernel, struct sock *sk, struct sk_buff *skb, unsigned int
 SEC("tp_btf/tcp_send_reset")
 int BPF_PROG(reset_by_thread_no_reason, struct sock *sk, struct sk_buff *skb)
 {
-	if (is_by_thread(sk, skb))
-		reset_was_sent(sk, skb, 0);
+	send_reset(sk, skb, 1, 0);
 	return 0;
 }
 
 SEC("tp_btf/tcp_send_reset")
 int BPF_PROG(reset_by_kernel_no_reason, struct sock *sk, struct sk_buff *skb)
 {
-	if (!is_by_thread(sk, skb))
-		reset_was_sent(sk, skb, 0);
+	send_reset(sk, skb, 0, 0);
 	return 0;
 }
 

@@ -53,7 +53,7 @@ static __always_inline void segment_was_sent(struct sock *sk, const struct sk_bu
 	count(retransmits[segment & 3][type & 3], segments);
 	s = find_socket(sk);
 	attempt = tp->total_retrans; /* of a socket that has not been seen before */
-	if (s && s->syn_ktime_ns) {
+	if (handshake && s && s->syn_ktime_ns) {
 		count_syn_retransmits(s, tp, 1);
 		attempt = s->syn_retransmits;
 	}
@@ -63,7 +63,8 @@ static __always_inline void segment_was_sent(struct sock *sk, const struct sk_bu
 	e->state = sk->__sk_common.skc_state;
 	e->segment = segment;
 	e->retransmit = type;
-	e->role = segment == SEGMENT_SYNACK ? ROLE_SERVER : ROLE_CLIENT;
+	/* in a simultaneous open the client sends SYN-ACKs */
+	e->role = segment == SEGMENT_SYNACK && !(s && s->syn_ktime_ns) ? ROLE_SERVER : ROLE_CLIENT;
 	e->count = segments;
 	if (handshake) {
 		e->count = attempt;
@@ -98,22 +99,44 @@ static __always_inline void synack_was_sent(const struct request_sock *req)
 	submit(e);
 }
 
-/* Told with the result from 6.18 on, also when it failed. */
-SEC("tp_btf/tcp_retransmit_skb")
-int BPF_PROG(segment_retransmit, struct sock *sk, struct sk_buff *skb, int error)
+/* Told with the result from 6.18 on, also when it failed. As with all hooks, a thread that works on what came while it held its
+ * socket must not keep a softirq from telling of another socket. */
+static __always_inline void retransmitted(struct sock *sk, const struct sk_buff *skb, int error, bool in_call)
 {
+	if (in_owners_call(sk) != in_call)
+		return;
 	if (error)
 		retransmit_failed(sk);
 	else
 		segment_was_sent(sk, skb);
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(retransmit_in_call, struct sock *sk, struct sk_buff *skb, int error)
+{
+	retransmitted(sk, skb, error, 1);
+	return 0;
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(retransmit_in_softirq, struct sock *sk, struct sk_buff *skb, int error)
+{
+	retransmitted(sk, skb, error, 0);
 	return 0;
 }
 
 /* Before, only what was sent was told. */
 SEC("tp_btf/tcp_retransmit_skb")
-int BPF_PROG(segment_retransmit_sent, struct sock *sk, struct sk_buff *skb)
+int BPF_PROG(retransmit_in_call_sent, struct sock *sk, struct sk_buff *skb)
 {
-	segment_was_sent(sk, skb);
+	retransmitted(sk, skb, 0, 1);
+	return 0;
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(retransmit_in_softirq_sent, struct sock *sk, struct sk_buff *skb)
+{
+	retransmitted(sk, skb, 0, 0);
 	return 0;
 }
 

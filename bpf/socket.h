@@ -22,10 +22,11 @@ struct socket_info {
 	__u64 established_ktime_ns;
 	__u32 retrans_seen;	/* tcp_sock.total_retrans when last looked at: a socket can connect more than once */
 	__u32 syn_retransmits;	/* of this handshake, up to retrans_seen; those that never left this host do not count */
-	__u32 pad;
-	__u16 told_errno;	/* errno of a failed connect that was told, and that connect() has not returned yet */
+	__u16 error_before;	/* sock.sk_err when this handshake began: one of before may still stand */
+	__be16 port_before;	/* inet_sock.inet_sport then: the same */
 	__u8 state_before_close;
 	__u8 flags;		/* enum socket_flag */
+	__u16 pad;
 	struct owner owner;
 };
 
@@ -60,15 +61,17 @@ struct {
 } last_departed SEC(".maps");
 
 /*
- * Key: the low bits of the cookie. What must be remembered of sockets that are being closed, whether they have an entry or not,
- * for the moment until they are gone. Never full: a socket made CLOSING_SOCKETS later takes the place, and what it took is not known.
+ * Key: the low bits of the cookie. What must be remembered of sockets that are being closed or have failed to connect, whether they
+ * have an entry or not, for a moment. Never full: a socket made CLOSING_SOCKETS later takes the place, and what it took is not known.
  */
 struct closing {
 	__u64 cookie;
 	__u32 data_segs_in;	/* tcp_sock.data_segs_in when its process closed it; ~0: not known */
+	__u16 told_errno;	/* of a failed connect that was told and that connect() has not returned yet; ANY_ERRNO: whichever */
 	__u8 state_before_close; /* 0: not closed yet */
-	__u8 pad[3];
+	__u8 pad;
 };
+#define ANY_ERRNO 0xffff
 #define CLOSING_SOCKETS 16384
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -92,12 +95,6 @@ static __always_inline struct tcp_sock *tcp_of(struct sock *sk)
 static __always_inline bool is_mini(__u8 state)
 {
 	return state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV;
-}
-
-/* The socket's cookie, made if it has none; sk must be a full socket. */
-static __always_inline __u64 socket_cookie(struct sock *sk)
-{
-	return cfg.has_cookie ? bpf_get_socket_cookie(sk) : sk->__sk_common.skc_cookie.counter;
 }
 
 /* The entry of this very socket, or NULL. A socket that has an entry had its cookie made then. */
@@ -127,15 +124,19 @@ static __always_inline struct closing *find_closing(__u64 cookie)
 	return c && c->cookie == cookie ? c : 0;
 }
 
-/* The same; takes the place if another has it. NULL only where cookies cannot be made. */
+/* The same; takes the place if another has it. */
 static __always_inline struct closing *take_closing(__u64 cookie)
 {
 	__u32 key = cookie % CLOSING_SOCKETS;
 	struct closing *c = cookie ? bpf_map_lookup_elem(&closing, &key) : 0;
 
 	if (c && c->cookie != cookie) {
+		c->cookie = 0; /* whoever looks meanwhile finds nobody */
+		barrier();
 		c->data_segs_in = ~0U;
+		c->told_errno = 0;
 		c->state_before_close = 0;
+		barrier();
 		c->cookie = cookie;
 	}
 	return c;
@@ -145,7 +146,7 @@ static __always_inline void add_socket(struct sock *sk, struct socket_info *s)
 {
 	__u64 key = (__u64)sk;
 
-	s->cookie = socket_cookie(sk);
+	s->cookie = bpf_get_socket_cookie(sk);
 	if (!bpf_map_update_elem(&sockets, &key, s, BPF_NOEXIST))
 		count(sockets_added, 1);
 	else if (bpf_map_update_elem(&sockets, &key, s, BPF_EXIST)) /* a second connect, or an entry whose deletion was missed */
@@ -215,19 +216,12 @@ static __always_inline bool capture_owner(struct owner *o)
 	o->cgroup_id = current_cgroup(task);
 	bpf_get_current_comm(o->comm, sizeof(o->comm));
 	mm = task->mm;
-	if (!mm)
+	if (!mm) /* exiting: do_exit has let go of its memory before its descriptors are closed */
 		return 1;
 	exe = mm->exe_file;
 	if (exe)
 		bpf_probe_read_kernel_str(o->executable, sizeof(o->executable), exe->f_path.dentry->d_name.name);
 	return 1;
-}
-
-/* The thread that does something to its own socket. */
-static __always_inline void own_by_current(struct event *e)
-{
-	if (capture_owner(&e->owner))
-		e->owner_source = OWNER_CURRENT;
 }
 
 /* The thread that opened the socket. */
@@ -237,6 +231,19 @@ static __always_inline void own_by_opener(struct event *e, const struct socket_i
 		return;
 	e->owner = s->owner;
 	e->owner_source = OWNER_OPENER;
+}
+
+/* The thread that does something to its own socket; a kernel thread does it for whoever opened it. */
+static __always_inline void own_by_current(struct event *e, const struct socket_info *s)
+{
+	if (!capture_owner(&e->owner)) {
+		own_by_opener(e, s);
+		return;
+	}
+	e->owner_source = OWNER_CURRENT;
+	if (!e->owner.executable[0] && s && s->owner.pid == e->owner.pid &&
+	    s->owner.start_boottime_ns == e->owner.start_boottime_ns)
+		__builtin_memcpy(e->owner.executable, s->owner.executable, sizeof(e->owner.executable));
 }
 
 /*
@@ -291,7 +298,7 @@ static __always_inline void read_common(struct event *e, const struct sock_commo
 static __always_inline void read_flow(struct event *e, struct sock *sk, const struct tcp_sock *tp)
 {
 	read_common(e, &sk->__sk_common);
-	e->cookie = socket_cookie(sk);
+	e->cookie = bpf_get_socket_cookie(sk);
 	e->local_port = bpf_ntohs(tp->inet_conn.icsk_inet.inet_sport);
 }
 

@@ -230,7 +230,7 @@ func BenchmarkPrograms(b *testing.B) {
 			handshakeProgStateInCall: event.KindConnectCompleted, resetProgResetByThread: event.KindResetSent,
 			resetProgResetReceivedInSoftirq: event.KindResetReceived}},
 		{"transfer-with-loss", func(b *testing.B) func() { return newLossyTransfer(b, segments).run }, map[string]event.Kind{
-			retransmitProgSegmentRetransmit: event.KindSegmentRetransmitted}},
+			retransmitProgRetransmitInSoftirq: event.KindSegmentRetransmitted}},
 	} {
 		b.Run(l.name, func(b *testing.B) { benchmarkPrograms(b, l.load(b), l.emits) })
 	}

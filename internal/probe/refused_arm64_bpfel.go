@@ -17,8 +17,9 @@ type refusedClosing struct {
 	_                structs.HostLayout
 	Cookie           uint64
 	DataSegsIn       uint32
+	ToldErrno        uint16
 	StateBeforeClose uint8
-	Pad              [3]uint8
+	Pad              uint8
 }
 
 type refusedConfig struct {
@@ -29,7 +30,7 @@ type refusedConfig struct {
 	Records         uint8
 	Report          uint8
 	ResetNoSocket   uint8
-	HasCookie       uint8
+	Pad             uint8
 }
 
 type refusedCounts struct {
@@ -63,10 +64,11 @@ type refusedSocketInfo struct {
 	EstablishedKtimeNs uint64
 	RetransSeen        uint32
 	SynRetransmits     uint32
-	Pad                uint32
-	ToldErrno          uint16
+	ErrorBefore        uint16
+	PortBefore         uint16
 	StateBeforeClose   uint8
 	Flags              uint8
+	Pad                uint16
 	Owner              struct {
 		_               structs.HostLayout
 		Pid             uint32

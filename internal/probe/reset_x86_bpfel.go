@@ -17,8 +17,9 @@ type resetClosing struct {
 	_                structs.HostLayout
 	Cookie           uint64
 	DataSegsIn       uint32
+	ToldErrno        uint16
 	StateBeforeClose uint8
-	Pad              [3]uint8
+	Pad              uint8
 }
 
 type resetConfig struct {
@@ -29,7 +30,7 @@ type resetConfig struct {
 	Records         uint8
 	Report          uint8
 	ResetNoSocket   uint8
-	HasCookie       uint8
+	Pad             uint8
 }
 
 type resetCounts struct {
@@ -63,10 +64,11 @@ type resetSocketInfo struct {
 	EstablishedKtimeNs uint64
 	RetransSeen        uint32
 	SynRetransmits     uint32
-	Pad                uint32
-	ToldErrno          uint16
+	ErrorBefore        uint16
+	PortBefore         uint16
 	StateBeforeClose   uint8
 	Flags              uint8
+	Pad                uint16
 	Owner              struct {
 		_               structs.HostLayout
 		Pid             uint32

@@ -17,8 +17,9 @@ type retransmitClosing struct {
 	_                structs.HostLayout
 	Cookie           uint64
 	DataSegsIn       uint32
+	ToldErrno        uint16
 	StateBeforeClose uint8
-	Pad              [3]uint8
+	Pad              uint8
 }
 
 type retransmitConfig struct {
@@ -29,7 +30,7 @@ type retransmitConfig struct {
 	Records         uint8
 	Report          uint8
 	ResetNoSocket   uint8
-	HasCookie       uint8
+	Pad             uint8
 }
 
 type retransmitCounts struct {
@@ -63,10 +64,11 @@ type retransmitSocketInfo struct {
 	EstablishedKtimeNs uint64
 	RetransSeen        uint32
 	SynRetransmits     uint32
-	Pad                uint32
-	ToldErrno          uint16
+	ErrorBefore        uint16
+	PortBefore         uint16
 	StateBeforeClose   uint8
 	Flags              uint8
+	Pad                uint16
 	Owner              struct {
 		_               structs.HostLayout
 		Pid             uint32
@@ -84,17 +86,19 @@ type retransmitSocketInfo struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	retransmitMapClosing                = "closing"
-	retransmitMapCounters               = "counters"
-	retransmitMapEvents                 = "events"
-	retransmitMapHandshakes             = "handshakes"
-	retransmitMapLastDeparted           = "last_departed"
-	retransmitMapSockets                = "sockets"
-	retransmitProgSegmentRetransmit     = "segment_retransmit"
-	retransmitProgSegmentRetransmitSent = "segment_retransmit_sent"
-	retransmitProgSynackRetransmit      = "synack_retransmit"
-	retransmitVarBounds                 = "bounds"
-	retransmitVarCfg                    = "cfg"
+	retransmitMapClosing                  = "closing"
+	retransmitMapCounters                 = "counters"
+	retransmitMapEvents                   = "events"
+	retransmitMapHandshakes               = "handshakes"
+	retransmitMapLastDeparted             = "last_departed"
+	retransmitMapSockets                  = "sockets"
+	retransmitProgRetransmitInCall        = "retransmit_in_call"
+	retransmitProgRetransmitInCallSent    = "retransmit_in_call_sent"
+	retransmitProgRetransmitInSoftirq     = "retransmit_in_softirq"
+	retransmitProgRetransmitInSoftirqSent = "retransmit_in_softirq_sent"
+	retransmitProgSynackRetransmit        = "synack_retransmit"
+	retransmitVarBounds                   = "bounds"
+	retransmitVarCfg                      = "cfg"
 )
 
 // loadRetransmit returns the embedded CollectionSpec for retransmit.
@@ -139,9 +143,11 @@ type retransmitSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type retransmitProgramSpecs struct {
-	SegmentRetransmit     *ebpf.ProgramSpec `ebpf:"segment_retransmit"`
-	SegmentRetransmitSent *ebpf.ProgramSpec `ebpf:"segment_retransmit_sent"`
-	SynackRetransmit      *ebpf.ProgramSpec `ebpf:"synack_retransmit"`
+	RetransmitInCall        *ebpf.ProgramSpec `ebpf:"retransmit_in_call"`
+	RetransmitInCallSent    *ebpf.ProgramSpec `ebpf:"retransmit_in_call_sent"`
+	RetransmitInSoftirq     *ebpf.ProgramSpec `ebpf:"retransmit_in_softirq"`
+	RetransmitInSoftirqSent *ebpf.ProgramSpec `ebpf:"retransmit_in_softirq_sent"`
+	SynackRetransmit        *ebpf.ProgramSpec `ebpf:"synack_retransmit"`
 }
 
 // retransmitMapSpecs contains maps before they are loaded into the kernel.
@@ -215,15 +221,19 @@ type retransmitVariables struct {
 //
 // It can be passed to loadRetransmitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type retransmitPrograms struct {
-	SegmentRetransmit     *ebpf.Program `ebpf:"segment_retransmit"`
-	SegmentRetransmitSent *ebpf.Program `ebpf:"segment_retransmit_sent"`
-	SynackRetransmit      *ebpf.Program `ebpf:"synack_retransmit"`
+	RetransmitInCall        *ebpf.Program `ebpf:"retransmit_in_call"`
+	RetransmitInCallSent    *ebpf.Program `ebpf:"retransmit_in_call_sent"`
+	RetransmitInSoftirq     *ebpf.Program `ebpf:"retransmit_in_softirq"`
+	RetransmitInSoftirqSent *ebpf.Program `ebpf:"retransmit_in_softirq_sent"`
+	SynackRetransmit        *ebpf.Program `ebpf:"synack_retransmit"`
 }
 
 func (p *retransmitPrograms) Close() error {
 	return _RetransmitClose(
-		p.SegmentRetransmit,
-		p.SegmentRetransmitSent,
+		p.RetransmitInCall,
+		p.RetransmitInCallSent,
+		p.RetransmitInSoftirq,
+		p.RetransmitInSoftirqSent,
 		p.SynackRetransmit,
 	)
 }

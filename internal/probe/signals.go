@@ -63,8 +63,10 @@ var families = []family{
 		enabled: func(s Settings) bool { return s.RetransmitEnabled },
 		parts: []part{
 			{name: "segment", load: loadRetransmit, essential: true, candidates: []candidate{
-				{programs: []string{retransmitProgSegmentRetransmit}, hook: "tp_btf/tcp_retransmit_skb"},
-				{programs: []string{retransmitProgSegmentRetransmitSent}, hook: "tp_btf/tcp_retransmit_skb (sent only)"},
+				{programs: []string{retransmitProgRetransmitInSoftirq, retransmitProgRetransmitInCall},
+					hook: "tp_btf/tcp_retransmit_skb"},
+				{programs: []string{retransmitProgRetransmitInSoftirqSent, retransmitProgRetransmitInCallSent},
+					hook: "tp_btf/tcp_retransmit_skb (sent only)"},
 			}},
 			{name: "SYN-ACK", load: loadRetransmit, candidates: []candidate{
 				{programs: []string{retransmitProgSynackRetransmit}, hook: "tp_btf/tcp_retransmit_synack"},

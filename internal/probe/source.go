@@ -184,7 +184,6 @@ func (l *loader) configure(settings Settings) error {
 		CgroupSubsys:    l.cgroupSubsystem(),
 		Records:         1,
 		Report:          uint8(settings.HandshakeReport),
-		HasCookie:       1,
 	}
 	if settings.CountOnly {
 		l.config.Records = 0

@@ -19,6 +19,8 @@ import (
 // tracepoint is a program on a classic tracepoint. It is detached when the perf event closes, by whatever means.
 type tracepoint struct{ event *os.File }
 
+const maxProcessors = 8192 // the most that a kernel can be built for
+
 // attachTracepoint attaches prog to the tracepoint "group/name". Unlike cilium/ebpf's it needs no mounted tracefs.
 func attachTracepoint(prog *ebpf.Program, name string) (*tracepoint, error) {
 	id, err := tracepointID(name)
@@ -27,8 +29,11 @@ func attachTracepoint(prog *ebpf.Program, name string) (*tracepoint, error) {
 	}
 	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_TRACEPOINT, Size: unix.PERF_ATTR_SIZE_VER1, Config: id,
 		Sample_type: unix.PERF_SAMPLE_RAW, Sample: 1, Wakeup: 1}
-	// One event on one processor suffices: a program on a tracepoint runs wherever it fires.
-	fd, err := unix.PerfEventOpen(&attr, -1, 0, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	// One event on one processor that is online suffices: a program on a tracepoint runs wherever it fires.
+	fd, err := -1, error(unix.ENODEV)
+	for cpu := 0; errors.Is(err, unix.ENODEV) && cpu < maxProcessors; cpu++ {
+		fd, err = unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open perf event: %w", err)
 	}
