@@ -102,7 +102,7 @@ func TestARefusedConnectBecomesARecordAndAMetricInTwoReceiversSideBySide(t *test
 	var metrics [2]consumertest.MetricsSink
 	for i := range 2 {
 		cfg := defaultConfig()
-		cfg.OnUnavailable = onUnavailableFail
+		cfg.OnUnavailable, cfg.CollectionInterval = onUnavailableFail, time.Second
 		asLogs, err := factory.CreateLogs(context.Background(), settings, cfg, &logs[i])
 		require.NoError(t, err)
 		asMetrics, err := factory.CreateMetrics(context.Background(), settings, cfg, &metrics[i])
