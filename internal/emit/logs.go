@@ -17,6 +17,8 @@ const ssthreshInfinite = 0x7fffffff
 // Processes finds what is to be told of an event's process; nil if the event has none. enrich.Cache does.
 type Processes interface {
 	Process(owner *event.Owner) *enrich.Process
+	// Complete adds to owner what its record could not carry.
+	Complete(owner *event.Owner)
 }
 
 // LogsSettings are what records say beside their event.
@@ -83,6 +85,7 @@ func (l *Logs) Append(e *event.Event, observed int64) {
 
 // group is where the records of an event's process go.
 func (l *Logs) group(owner *event.Owner) plog.LogRecordSlice {
+	l.settings.Processes.Complete(owner)
 	key := enrich.KeyOf(owner)
 	if l.records > 0 && key == l.last {
 		return l.lastIn

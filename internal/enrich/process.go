@@ -73,10 +73,17 @@ type Settings struct {
 type Cache struct {
 	proc      string
 	processes *lru.Cache[ProcessKey, held]
+	last      *lru.Cache[lifetime, [48]byte] // the executable a process was last seen with
 	cgroups   *cgroups
 	boot      *bootClock
 	inquiry   *inquiry
 	now       func() time.Time
+}
+
+// lifetime is a process whatever it executes.
+type lifetime struct {
+	pid   uint32
+	start int64
 }
 
 // held is a process and what is still to be found out about it.
@@ -96,12 +103,16 @@ func newCache(settings Settings, localCgroups string, now func() time.Time) (*Ca
 	if err != nil {
 		return nil, fmt.Errorf("make process cache: %w", err)
 	}
+	last, err := lru.New[lifetime, [48]byte](settings.Size)
+	if err != nil {
+		return nil, fmt.Errorf("make executable cache: %w", err)
+	}
 	root := filepath.Join("/", settings.RootPath)
 	groups, err := newCgroups(filepath.Join(root, "sys/fs/cgroup"), localCgroups, now)
 	if err != nil {
 		return nil, err
 	}
-	c := &Cache{proc: filepath.Join(root, "proc"), processes: processes, cgroups: groups, now: now}
+	c := &Cache{proc: filepath.Join(root, "proc"), processes: processes, last: last, cgroups: groups, now: now}
 	c.boot = newBootClock(filepath.Join(c.proc, "uptime"), now)
 	c.inquiry = newInquiry(settings)
 	return c, nil
@@ -109,6 +120,14 @@ func newCache(settings Settings, localCgroups string, now func() time.Time) (*Ca
 
 // Len is the number of processes held.
 func (c *Cache) Len() int { return c.processes.Len() }
+
+// Complete puts in the executable of a process that has let go of it: the kernel closes the sockets of a process that ends only
+// after its memory, so the record of a reset that it sends then names none.
+func (c *Cache) Complete(owner *event.Owner) {
+	if owner.PID != 0 && owner.StartTime != 0 && owner.Executable[0] == 0 {
+		owner.Executable, _ = c.last.Get(lifetime{owner.PID, owner.StartTime})
+	}
+}
 
 // Process is what is told of an event's process; nil if the event has none. The result is shared and not to be changed. Only a
 // process that is not held yet costs more than a look into a map: once for its identity, and once more for a context that it may
@@ -124,6 +143,9 @@ func (c *Cache) Process(owner *event.Owner) *Process {
 	}
 	held = c.look(owner, held.environment)
 	c.processes.Add(key, held)
+	if owner.Executable[0] != 0 {
+		c.last.Add(lifetime{owner.PID, owner.StartTime}, owner.Executable)
+	}
 	return held.process
 }
 

@@ -344,3 +344,20 @@ func BenchmarkWalk(b *testing.B) {
 	}
 	require.Greater(b, c.cgroups.known.Len(), 1000)
 }
+
+func TestAnEndingProcessKeepsItsExecutable(t *testing.T) {
+	cache, err := NewCache(Settings{RootPath: t.TempDir(), Size: 4})
+	require.NoError(t, err)
+	owner := event.Owner{Source: event.OwnerCurrent, PID: 7, TID: 7, StartTime: 1e9, Executable: [48]byte{'n', 'g', 'i', 'n', 'x'}}
+	before := cache.Process(&owner)
+
+	ending := owner
+	ending.Executable = [48]byte{}
+	cache.Complete(&ending)
+	require.Same(t, before, cache.Process(&ending))
+
+	another := ending
+	another.StartTime, another.Executable = 2e9, [48]byte{}
+	cache.Complete(&another)
+	require.Empty(t, cache.Process(&another).Executable, "the pid was used again")
+}
