@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -20,6 +21,11 @@ import (
 )
 
 const childVariable = "EBPFNET_NETTEST_CHILD"
+
+// starting is held for writing while a process starts, and for reading while a socket is closed. Until a process runs its program
+// it holds every descriptor of this one, and whoever lets go of a socket last is the one that closes it. syscall.ForkLock is not
+// enough: the kernel lets the parent go on before it closes the child's descriptors (begin_new_exec).
+var starting sync.RWMutex
 
 // RunChild is to be called first in TestMain. In a process started by Namespace.Child it runs the child of that name, with the
 // arguments given there, and exits; otherwise it does nothing.
@@ -33,6 +39,7 @@ func RunChild(children map[string]func(args []string) error) {
 		fmt.Fprintf(os.Stderr, "no child is called %q\n", name)
 		os.Exit(2)
 	}
+	fmt.Println() // it runs: see Child
 	if err := child(os.Args[1:]); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
@@ -72,9 +79,12 @@ func (n *Namespace) Child(t testing.TB, ownPIDs bool, name string, args ...strin
 		t.Fatal(err)
 	}
 	c.stdout = bufio.NewReader(stdout)
+	starting.Lock()
+	defer starting.Unlock()
 	n.Do(t, cmd.Start)
 	c.PID = cmd.Process.Pid
 	t.Cleanup(c.End)
+	c.Line(t) // it runs
 	return c
 }
 

@@ -135,11 +135,19 @@ func (n *Namespace) Sysctl(t testing.TB, name, value string) {
 // NFT adds rules in nft's syntax. Rules in a table of their own can be taken away again with RemoveTable.
 func (n *Namespace) NFT(t testing.TB, rules string) {
 	t.Helper()
+	n.Run(t, rules, "nft", "-f", "-")
+}
+
+// Run runs a program in the namespace to its end.
+func (n *Namespace) Run(t testing.TB, stdin, name string, args ...string) {
+	t.Helper()
+	starting.Lock()
+	defer starting.Unlock()
 	n.Do(t, func() error {
-		cmd := exec.Command("nft", "-f", "-")
-		cmd.Stdin = strings.NewReader(rules)
+		cmd := exec.Command(name, args...)
+		cmd.Stdin = strings.NewReader(stdin)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("nft: %w: %s in %s", err, bytes.TrimSpace(out), rules)
+			return fmt.Errorf("%s: %w: %s given %s", name, err, bytes.TrimSpace(out), stdin)
 		}
 		return nil
 	})
@@ -217,6 +225,23 @@ func (c KernelCounters) read() error {
 		}
 	}
 	return nil
+}
+
+// TCPSockets is the number of TCP sockets of the namespace that have a port or a peer, be they held by a process or not.
+func (n *Namespace) TCPSockets(t testing.TB) int {
+	t.Helper()
+	var sockets int
+	n.Do(t, func() error {
+		for _, file := range []string{"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"} {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return fmt.Errorf("read TCP sockets: %w", err)
+			}
+			sockets += bytes.Count(text, []byte("\n")) - 1 // less the headings
+		}
+		return nil
+	})
+	return sockets
 }
 
 // Since is what was counted after before was read.

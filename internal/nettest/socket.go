@@ -78,6 +78,9 @@ func NewMPTCPSocket(f Family) (*Socket, error) {
 // NewUDPSocket makes a UDP socket.
 func NewUDPSocket(f Family) (*Socket, error) { return newSocket(f, unix.SOCK_DGRAM, unix.IPPROTO_UDP) }
 
+// NewRawSocket makes a raw socket of the TCP protocol, which is no TCP socket.
+func NewRawSocket(f Family) (*Socket, error) { return newSocket(f, unix.SOCK_RAW, unix.IPPROTO_TCP) }
+
 func newSocket(f Family, kind, protocol int) (*Socket, error) {
 	fd, err := unix.Socket(f.domain(), kind|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
@@ -199,6 +202,21 @@ func (s *Socket) Write(b []byte) error {
 	return nil
 }
 
+// Fill makes the socket non-blocking and writes until it takes no more.
+func (s *Socket) Fill() error {
+	if err := s.SetNonblock(); err != nil {
+		return err
+	}
+	for b := make([]byte, 64<<10); ; {
+		if err := s.Write(b); err != nil {
+			if errors.Is(err, unix.EAGAIN) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
 // Read reads once.
 func (s *Socket) Read(b []byte) (int, error) {
 	for {
@@ -218,6 +236,8 @@ func (s *Socket) Close() error {
 		return nil
 	}
 	s.closed = true
+	starting.RLock()
+	defer starting.RUnlock()
 	return unix.Close(s.FD)
 }
 

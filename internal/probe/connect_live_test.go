@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -35,7 +34,10 @@ type scenario struct {
 
 // runAll runs the scenarios at once, each in each family, all watched by one Source.
 func runAll(t *testing.T, scenarios []scenario) {
-	w := newWatch(t, everything())
+	runIn(t, newWatch(t, everything()), scenarios)
+}
+
+func runIn(t *testing.T, w *watch, scenarios []scenario) {
 	for _, s := range scenarios {
 		for _, f := range nettest.Families() {
 			t.Run(s.name+"/"+f.String(), func(t *testing.T) {
@@ -791,9 +793,7 @@ func connectDestroyed(t testing.TB, w *watch, f nettest.Family) {
 	to := serverPort(n, f, 7008)
 	th := n.Client.Thread(t, "doomed")
 	s := dialNonblock(t, th, f, to)
-	sp := timed(func() {
-		n.Client.Do(t, exec.Command("ss", "-K", "dport", "=", "7008").Run)
-	})
+	sp := timed(func() { n.Client.Run(t, "", "ss", "-K", "dport", "=", "7008") })
 	require.ErrorIs(t, s.Error(), unix.ECONNABORTED)
 	e := w.in(n.Client).only(t)
 	sp.requireWithin(t, &e)

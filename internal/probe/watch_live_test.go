@@ -486,8 +486,11 @@ func awaitUnread(t testing.TB, s *nettest.Socket, n int) {
 }
 
 // rawConnect calls connect with the bytes of an address that x/sys would not make.
-func rawConnect(fd int, addr []byte) error {
-	_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&addr[0])), uintptr(len(addr)))
+func rawConnect(fd int, addr []byte) error { return rawConnectLength(fd, addr, len(addr)) }
+
+// rawConnectLength also lies about their number.
+func rawConnectLength(fd int, addr []byte, length int) error {
+	_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&addr[0])), uintptr(length))
 	if errno != 0 {
 		return errno
 	}
