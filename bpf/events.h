@@ -17,6 +17,7 @@ enum event_kind {
 	EVENT_RESET_RECEIVED,
 	EVENT_SEGMENT_RETRANSMITTED,
 	EVENT_SOCKET_CLOSED, /* a socket that retransmitted is gone; only ktime_ns, cookie and kind count */
+	EVENT_ACCEPT_COMPLETED,
 	EVENT_KINDS,
 };
 
@@ -78,6 +79,7 @@ enum report {
 enum event_flag {
 	EVENT_HAS_SNAPSHOT = 1,
 	EVENT_HAS_DURATION = 2, /* duration_ns counts: the SYN was seen too */
+	EVENT_HAS_WAIT = 4,	/* wait_ns counts: the end of the handshake was seen too */
 };
 
 #define RESET_REASONS 64	/* reset reasons counted apart; the last takes those above */
@@ -138,14 +140,15 @@ struct event {
 	__u8 outcome;		/* enum outcome */
 	__u8 segment;		/* enum segment_type */
 	__u8 retransmit;	/* enum retransmit_type */
-	__u64 duration_ns;	/* SYN to outcome */
+	__u64 duration_ns;	/* SYN, or first SYN-ACK, to outcome */
+	__u64 wait_ns;		/* in the accept queue */
 	__u32 count;		/* SYN retransmits of a handshake; attempt of a SYN retransmit; segments of a retransmit */
 	__u16 error;		/* errno of a failed connect */
 	__u16 reason;		/* the kernel's enum sk_rst_reason */
 	struct owner owner;
 	struct snapshot snapshot;
 };
-_Static_assert(sizeof(struct event) == 248, "struct event");
+_Static_assert(sizeof(struct event) == 256, "struct event");
 
 /* Durations by bucket: bucket[i] holds those in (bounds[i - 1], bounds[i]], the last one those above all bounds. */
 struct histogram {
@@ -168,13 +171,14 @@ struct counts {
 /* Set before load from one Go function. */
 struct config {
 	__u64 slow_threshold_ns;
+	__u64 slow_wait_threshold_ns;
 	__u64 wakeup_bytes;	/* fill of the ring buffer at which the reader is woken */
 	__s32 cgroup_subsys;	/* cgroup v1: index of the subsystem whose cgroup identifies a container; -1: cgroup v2 */
 	__u8 records;		/* 0: nobody reads records, count only */
 	__u8 report;		/* enum report */
 	__u8 reset_no_socket;	/* answers to strays become records */
-	__u8 pad;
+	__u8 accept_report;	/* enum report */
 };
-_Static_assert(sizeof(struct config) == 24, "struct config");
+_Static_assert(sizeof(struct config) == 32, "struct config");
 
 #endif

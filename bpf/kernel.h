@@ -125,6 +125,7 @@ struct tcp_sock {
 	__u32 data_segs_in;
 	__u32 data_segs_out;
 	__u32 retrans_stamp;
+	__u32 total_rto_time;
 	__u32 rcv_tstamp;
 	__u8 fastopen_connect : 1;
 	__u8 tcp_usec_ts : 1;

@@ -13,6 +13,7 @@
 enum socket_flag {
 	SOCKET_HAS_OWNER = 1,
 	SOCKET_RETRANSMITTED = 2, /* user space folds its retransmits and waits for its end */
+	SOCKET_IN_QUEUE = 4,	  /* established, and nobody has accepted it yet */
 };
 
 /* History of one socket. */
@@ -20,6 +21,7 @@ struct socket_info {
 	__u64 cookie;		/* of the socket that this entry is about; another one at the same address has another */
 	__u64 syn_ktime_ns;	/* when the SYN was sent; 0: not seen, or the handshake is over */
 	__u64 established_ktime_ns;
+	__u64 handshake_ns;	/* inbound: first SYN-ACK to final ACK; 0: not known */
 	__u32 retrans_seen;	/* tcp_sock.total_retrans when last looked at: a socket can connect more than once */
 	__u32 syn_retransmits;	/* of this handshake, up to retrans_seen; those that never left this host do not count */
 	__u16 error_before;	/* sock.sk_err when this handshake began: one of before may still stand */
@@ -336,52 +338,46 @@ static __always_inline bool read_packet(struct event *e, const struct sk_buff *s
 	return 1;
 }
 
-/* Unacknowledged and unsent bytes, as SIOCOUTQ tells them (tcp_ioctl). */
-static __always_inline __u32 send_queue(const struct tcp_sock *tp, __u8 state)
-{
-	if (state == TCP_SYN_SENT || state == TCP_SYN_RECV)
-		return 0;
-	return tp->write_seq - tp->snd_una;
-}
-
-/* Unread bytes, as SIOCINQ tells them (tcp_inq): a FIN takes a sequence number but is nothing to read. Closing a socket throws its
- * queue away but leaves copied_seq. */
-static __always_inline __u32 receive_queue(const struct tcp_sock *tp, const struct sock *sk, __u8 state)
-{
-	__u32 unread = tp->rcv_nxt - tp->copied_seq;
-
-	if (state == TCP_SYN_SENT || state == TCP_SYN_RECV)
-		return 0;
-	if (unread && sk->__sk_common.skc_flags & (1UL << SOCK_DONE_BIT))
-		unread--;
-	return unread;
-}
+/*
+ * Reads the snapshot of a full socket, by READ(pointer, field): directly where the verifier knows what sk and tp are, by probe reads
+ * where they were found by way of a descriptor. C has no other way to say the same for both.
+ * Queues are as SIOCOUTQ and SIOCINQ tell them (tcp_ioctl, tcp_inq): neither counts before the connection is established, and a FIN
+ * takes a sequence number but is nothing to read. Closing a socket throws its queue away but leaves copied_seq. The ages only
+ * count once there was data: tcp_init_transfer and tcp_finish_connect set both times without any.
+ */
+#define READ_SNAPSHOT(e, sk, tp, info, READ) ({								\
+	bool opening = (e)->state == TCP_SYN_SENT || (e)->state == TCP_SYN_RECV;			\
+	__u32 unread = READ(tp, rcv_nxt) - READ(tp, copied_seq), jiffies = bpf_jiffies64();		\
+	struct snapshot *s = &(e)->snapshot;								\
+													\
+	(e)->flags |= EVENT_HAS_SNAPSHOT;								\
+	s->srtt_us = READ(tp, srtt_us) >> 3;								\
+	s->rttvar_us = READ(tp, mdev_us) >> 2; /* as tcp_get_info tells it */				\
+	s->rto_jiffies = READ(tp, inet_conn.icsk_rto);							\
+	s->cwnd = READ(tp, snd_cwnd);									\
+	s->ssthresh = READ(tp, snd_ssthresh);								\
+	s->total_retrans = READ(tp, total_retrans);							\
+	s->lost = READ(tp, lost_out);									\
+	s->outstanding = READ(tp, packets_out);								\
+	s->dsack_dups = READ(tp, dsack_dups);								\
+	s->snd_wnd = READ(tp, snd_wnd);									\
+	s->rcv_wnd = READ(tp, rcv_wnd);									\
+	s->send_queue = opening ? 0 : READ(tp, write_seq) - READ(tp, snd_una);				\
+	if (unread && READ(sk, __sk_common.skc_flags) & (1UL << SOCK_DONE_BIT))				\
+		unread--;										\
+	s->receive_queue = opening ? 0 : unread;							\
+	s->last_send_age_jiffies = READ(tp, data_segs_out) ? jiffies - READ(tp, lsndtime) : ~0U;	\
+	s->last_receive_age_jiffies =									\
+		READ(tp, data_segs_in) ? jiffies - READ(tp, inet_conn.icsk_ack.lrcvtime) : ~0U;		\
+	if ((info) && (info)->established_ktime_ns)							\
+		s->established_age_ns = (e)->ktime_ns - (info)->established_ktime_ns;			\
+})
+#define DIRECT(pointer, field) ((pointer)->field)
 
 static __always_inline void read_snapshot(struct event *e, const struct sock *sk, const struct tcp_sock *tp,
 					  const struct socket_info *info)
 {
-	struct snapshot *s = &e->snapshot;
-	__u32 jiffies = bpf_jiffies64();
-
-	e->flags |= EVENT_HAS_SNAPSHOT;
-	s->srtt_us = tp->srtt_us >> 3;
-	s->rttvar_us = tp->mdev_us >> 2; /* as tcp_get_info tells it */
-	s->rto_jiffies = tp->inet_conn.icsk_rto;
-	s->cwnd = tp->snd_cwnd;
-	s->ssthresh = tp->snd_ssthresh;
-	s->total_retrans = tp->total_retrans;
-	s->lost = tp->lost_out;
-	s->outstanding = tp->packets_out;
-	s->dsack_dups = tp->dsack_dups;
-	s->snd_wnd = tp->snd_wnd;
-	s->rcv_wnd = tp->rcv_wnd;
-	s->send_queue = send_queue(tp, e->state);
-	s->receive_queue = receive_queue(tp, sk, e->state);
-	/* tcp_init_transfer and tcp_finish_connect set both times without any data */
-	s->last_send_age_jiffies = tp->data_segs_out ? jiffies - tp->lsndtime : ~0U;
-	s->last_receive_age_jiffies = tp->data_segs_in ? jiffies - tp->inet_conn.icsk_ack.lrcvtime : ~0U;
-	if (info && info->established_ktime_ns)
-		s->established_age_ns = e->ktime_ns - info->established_ktime_ns;
+	READ_SNAPSHOT(e, sk, tp, info, DIRECT);
 }
 
 #endif

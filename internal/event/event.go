@@ -22,11 +22,12 @@ const (
 	KindResetReceived             // a connection of this host was reset by its peer
 	KindSegmentRetransmitted      // data or a FIN was sent again
 	KindSocketClosed              // a socket that has retransmitted is gone: ends its folding, becomes no record
+	KindAcceptCompleted           // an inbound connection was accepted
 	KindCount
 )
 
 var kindNames = [KindCount]string{"unknown", "connect_completed", "connect_failed", "syn_retransmitted", "reset_sent",
-	"reset_received", "segment_retransmitted", "socket_closed"}
+	"reset_received", "segment_retransmitted", "socket_closed", "accept_completed"}
 
 // String is the kind's name in the receiver's own telemetry.
 func (k Kind) String() string {
@@ -253,9 +254,11 @@ type Event struct {
 	Role            Role           // connect, SYN
 	Outcome         Outcome        // connect
 	Errno           uint16         // connect failed: the kernel's errno; 0: none
-	HasDuration     bool           // connect: the SYN was seen too
-	Duration        time.Duration  // connect: SYN to outcome
-	SynRetransmits  uint32         // connect: SYNs sent again
+	HasDuration     bool           // connect, accept: the duration is known
+	Duration        time.Duration  // connect: SYN to outcome; accept: first SYN-ACK to final ACK
+	HasWait         bool           // accept: the wait is known
+	Wait            time.Duration  // accept: in the accept queue
+	SynRetransmits  uint32         // connect: SYNs sent again; accept: SYN-ACKs
 	Attempt         uint32         // SYN: the how-manieth retransmit this is, from 1
 	Segment         SegmentType    // segment retransmitted
 	Retransmit      RetransmitType // segment retransmitted

@@ -6,6 +6,7 @@ package probe
 // refuses takes no other down.
 //
 //go:generate sh -c "$BPF2GO -type event handshake ../../bpf/handshake.bpf.c"
+//go:generate sh -c "$BPF2GO accept ../../bpf/accept.bpf.c"
 //go:generate sh -c "$BPF2GO refused ../../bpf/refused.bpf.c"
 //go:generate sh -c "$BPF2GO reset ../../bpf/reset.bpf.c"
 //go:generate sh -c "$BPF2GO retransmit ../../bpf/retransmit.bpf.c"

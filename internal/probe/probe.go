@@ -27,6 +27,8 @@ const (
 type Settings struct {
 	HandshakeReport        Report
 	HandshakeSlowThreshold time.Duration
+	AcceptReport           Report        // ReportFailed: none; an accept does not fail
+	AcceptSlowThreshold    time.Duration // of the wait in the accept queue alone
 	ResetEnabled           bool
 	ResetNoSocket          bool // answers to strays become records too
 	RetransmitEnabled      bool

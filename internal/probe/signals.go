@@ -45,6 +45,16 @@ var families = []family{
 		},
 	},
 	{
+		name:    "accept",
+		enabled: func(Settings) bool { return true }, // metrics count all, and inbound connections get their owners here
+		parts: []part{
+			{name: "accept", load: loadAccept, essential: true, candidates: []candidate{{
+				programs: []string{acceptProgAcceptExit, acceptProgAccept4Exit},
+				hook:     "tracepoint/sys_exit_accept+sys_exit_accept4",
+			}}},
+		},
+	},
+	{
 		name:    "reset",
 		enabled: func(s Settings) bool { return s.ResetEnabled },
 		parts: []part{

@@ -179,11 +179,13 @@ func (l *loader) configure(settings Settings) error {
 	}
 	copy(l.bounds[:], settings.HistogramBounds)
 	l.config = handshakeConfig{
-		SlowThresholdNs: uint64(settings.HandshakeSlowThreshold),
-		WakeupBytes:     uint64(ringSize(settings.RingBufferSize)) / 4,
-		CgroupSubsys:    l.cgroupSubsystem(),
-		Records:         1,
-		Report:          uint8(settings.HandshakeReport),
+		SlowThresholdNs:     uint64(settings.HandshakeSlowThreshold),
+		WakeupBytes:         uint64(ringSize(settings.RingBufferSize)) / 4,
+		CgroupSubsys:        l.cgroupSubsystem(),
+		Records:             1,
+		Report:              uint8(settings.HandshakeReport),
+		AcceptReport:        uint8(settings.AcceptReport),
+		SlowWaitThresholdNs: uint64(settings.AcceptSlowThreshold),
 	}
 	if settings.CountOnly {
 		l.config.Records = 0
@@ -277,7 +279,7 @@ func (l *loader) createShared(size int) error {
 	}
 	spec.Maps[handshakeMapEvents].MaxEntries = uint32(ringSize(size))
 	for _, name := range []string{handshakeMapEvents, handshakeMapCounters, handshakeMapHandshakes, handshakeMapSockets,
-		handshakeMapLastDeparted, handshakeMapClosing} {
+		handshakeMapLastDeparted, handshakeMapClosing, handshakeMapAcceptWaits} {
 		m, err := ebpf.NewMap(spec.Maps[name])
 		if err != nil {
 			return fmt.Errorf("create map %s: %w", name, err)
