@@ -40,6 +40,7 @@ type Config struct {
 // TCPConfig is one section a signal.
 type TCPConfig struct {
 	Handshake  HandshakeConfig  `mapstructure:"handshake"`
+	Accept     AcceptConfig     `mapstructure:"accept"`
 	Reset      ResetConfig      `mapstructure:"reset"`
 	Retransmit RetransmitConfig `mapstructure:"retransmit"`
 }
@@ -47,6 +48,13 @@ type TCPConfig struct {
 // HandshakeConfig says which outbound handshakes become records: all, slow (those of at least SlowThreshold, failed ones, and
 // ones with a retransmitted SYN), failed or none. Metrics count all.
 type HandshakeConfig struct {
+	Report        string        `mapstructure:"report"`
+	SlowThreshold time.Duration `mapstructure:"slow_threshold"`
+}
+
+// AcceptConfig says which accepted connections become records: all, slow (those that waited at least SlowThreshold in the accept
+// queue, and ones with a retransmitted SYN-ACK) or none; failed is none too, since an accept does not fail. Metrics count all.
+type AcceptConfig struct {
 	Report        string        `mapstructure:"report"`
 	SlowThreshold time.Duration `mapstructure:"slow_threshold"`
 }
@@ -101,6 +109,7 @@ func createDefaultConfig() component.Config {
 		CollectionInterval: 10 * time.Second,
 		TCP: TCPConfig{
 			Handshake:  HandshakeConfig{Report: reportSlow, SlowThreshold: 250 * time.Millisecond},
+			Accept:     AcceptConfig{Report: reportSlow, SlowThreshold: 100 * time.Millisecond},
 			Reset:      ResetConfig{Enabled: true},
 			Retransmit: RetransmitConfig{Enabled: true, Interval: time.Second},
 		},
@@ -120,6 +129,8 @@ func (c *Config) Validate() error {
 		absolute("root_path", c.RootPath),
 		oneOf("tcp::handshake::report", c.TCP.Handshake.Report, reportAll, reportSlow, reportFailed, reportNone),
 		zeroOrBetween("tcp::handshake::slow_threshold", c.TCP.Handshake.SlowThreshold, minThreshold, maxDuration),
+		oneOf("tcp::accept::report", c.TCP.Accept.Report, reportAll, reportSlow, reportFailed, reportNone),
+		zeroOrBetween("tcp::accept::slow_threshold", c.TCP.Accept.SlowThreshold, minThreshold, maxDuration),
 		zeroOrBetween("tcp::retransmit::interval", c.TCP.Retransmit.Interval, minFoldInterval, maxDuration),
 		between("ring_buffer_size", c.RingBufferSize, minRingBufferSize, maxRingBufferSize),
 		oneOf("tcp_metrics::histogram", c.TCPMetrics.Histogram, histogramExponential, histogramExplicit),
@@ -157,10 +168,16 @@ func absolute(key, value string) error {
 	return fmt.Errorf("%s is %q: must be empty or an absolute path", key, value)
 }
 
+var reports = map[string]probe.Report{reportAll: probe.ReportAll, reportSlow: probe.ReportSlow, reportFailed: probe.ReportFailed,
+	reportNone: probe.ReportNone}
+
 // probeSettings is what the kernel side needs to know. Without a consumer of records none are made; metrics count all the same.
 func (c *Config) probeSettings(records bool) probe.Settings {
 	s := probe.Settings{
+		HandshakeReport:        reports[c.TCP.Handshake.Report],
 		HandshakeSlowThreshold: c.TCP.Handshake.SlowThreshold,
+		AcceptReport:           reports[c.TCP.Accept.Report],
+		AcceptSlowThreshold:    c.TCP.Accept.SlowThreshold,
 		ResetEnabled:           c.TCP.Reset.Enabled,
 		ResetNoSocket:          c.TCP.Reset.NoSocket,
 		RetransmitEnabled:      c.TCP.Retransmit.Enabled,
@@ -171,16 +188,6 @@ func (c *Config) probeSettings(records bool) probe.Settings {
 	}
 	if c.TCPMetrics.Histogram == histogramExplicit {
 		s.HistogramBounds = event.ExplicitBounds()
-	}
-	switch c.TCP.Handshake.Report {
-	case reportAll:
-		s.HandshakeReport = probe.ReportAll
-	case reportSlow:
-		s.HandshakeReport = probe.ReportSlow
-	case reportFailed:
-		s.HandshakeReport = probe.ReportFailed
-	default:
-		s.HandshakeReport = probe.ReportNone
 	}
 	return s
 }

@@ -128,7 +128,7 @@ func TestWhatCannotBeReadIsRefusedWithItsKey(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		// Keys of signals that do not exist yet are no different from misspelt ones.
 		{"filter: {exclude_self: true}", `'ebpfnetreceiver.Config' has invalid keys: filter`},
-		{"tcp: {accept: {report: slow}}", `'tcp' has invalid keys: accept`},
+		{"tcp: {listener: {enabled: true}}", `'tcp' has invalid keys: listener`},
 		{"tcp: {handshake: {enabled: true}}", `'tcp.handshake' has invalid keys: enabled`},
 		{"tcp: {reset: {stack: true}}", `'tcp.reset' has invalid keys: stack`},
 		{"tcp: {retransmit: {intervall: 1s}}", `'tcp.retransmit' has invalid keys: intervall`},
@@ -190,6 +190,8 @@ func TestProbeSettingsFollowTheConfig(t *testing.T) {
 	assert.Equal(t, probe.Settings{
 		HandshakeReport:        probe.ReportSlow,
 		HandshakeSlowThreshold: 250 * time.Millisecond,
+		AcceptReport:           probe.ReportSlow,
+		AcceptSlowThreshold:    100 * time.Millisecond,
 		ResetEnabled:           true,
 		ResetNoSocket:          true,
 		RetransmitEnabled:      true,

@@ -31,6 +31,7 @@ const (
 	fieldThreadName
 	fieldRole
 	fieldHandshakeDuration
+	fieldAcceptWait
 	fieldSynRetransmits
 	fieldErrorType
 	fieldErrno
@@ -76,6 +77,7 @@ var fields = [fieldCount]struct {
 	fieldThreadName:          {metadata.AttributeThreadName, pcommon.ValueTypeStr},
 	fieldRole:                {metadata.AttributeTCPHandshakeRole, pcommon.ValueTypeStr},
 	fieldHandshakeDuration:   {metadata.AttributeTCPHandshakeDuration, pcommon.ValueTypeDouble},
+	fieldAcceptWait:          {metadata.AttributeTCPAcceptQueueWaitDuration, pcommon.ValueTypeDouble},
 	fieldSynRetransmits:      {metadata.AttributeTCPSynRetransmits, pcommon.ValueTypeInt},
 	fieldErrorType:           {metadata.AttributeErrorType, pcommon.ValueTypeStr},
 	fieldErrno:               {metadata.AttributeErrno, pcommon.ValueTypeInt},

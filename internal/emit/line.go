@@ -46,6 +46,8 @@ func (l *line) write(e *event.Event) {
 		l.connectCompleted(e)
 	case event.KindConnectFailed:
 		l.connectFailed(e)
+	case event.KindAcceptCompleted:
+		l.acceptCompleted(e)
 	case event.KindSynRetransmitted:
 		l.synRetransmitted(e)
 	case event.KindResetSent:
@@ -68,6 +70,8 @@ func what(e *event.Event) string {
 	switch e.Kind {
 	case event.KindConnectCompleted:
 		return "connected"
+	case event.KindAcceptCompleted:
+		return "accepted"
 	case event.KindConnectFailed:
 		return "connect failed"
 	case event.KindSynRetransmitted:
@@ -195,6 +199,16 @@ func (l *line) connectCompleted(e *event.Event) {
 	}
 }
 
+func (l *line) acceptCompleted(e *event.Event) {
+	if e.HasWait {
+		l.duration("waited ", e.Wait, " in the accept queue")
+	}
+	if e.HasDuration {
+		l.duration("handshake ", e.Duration, "")
+	}
+	l.synRetries(e)
+}
+
 func (l *line) connectFailed(e *event.Event) {
 	l.item()
 	switch e.Outcome {
@@ -231,7 +245,11 @@ func (l *line) connectFailed(e *event.Event) {
 }
 
 func (l *line) synRetries(e *event.Event) {
-	if e.SynRetransmits > 0 {
+	switch {
+	case e.SynRetransmits == 0:
+	case e.Role == event.RoleServer:
+		l.count(e.SynRetransmits, "SYN-ACK retry", "SYN-ACK retries")
+	default:
 		l.count(e.SynRetransmits, "SYN retry", "SYN retries")
 	}
 }
