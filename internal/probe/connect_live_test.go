@@ -26,6 +26,7 @@ import (
 
 	"github.com/ebpfnet/ebpfnetreceiver/internal/event"
 	"github.com/ebpfnet/ebpfnetreceiver/internal/nettest"
+	"github.com/ebpfnet/ebpfnetreceiver/internal/probe"
 )
 
 type scenario struct {
@@ -35,7 +36,11 @@ type scenario struct {
 
 // runAll runs the scenarios at once, each in each family, all watched by one Source.
 func runAll(t *testing.T, scenarios []scenario) {
-	w := newWatch(t, everything())
+	runAllWith(t, everything(), scenarios)
+}
+
+func runAllWith(t *testing.T, settings probe.Settings, scenarios []scenario) {
+	w := newWatch(t, settings)
 	for _, s := range scenarios {
 		for _, f := range nettest.Families() {
 			t.Run(s.name+"/"+f.String(), func(t *testing.T) {
