@@ -18,6 +18,8 @@ enum event_kind {
 	EVENT_SEGMENT_RETRANSMITTED,
 	EVENT_SOCKET_CLOSED, /* a socket that retransmitted is gone; only ktime_ns, cookie and kind count */
 	EVENT_ACCEPT_COMPLETED,
+	EVENT_LOSS_ENTERED,
+	EVENT_RECOVERY_ENTERED,
 	EVENT_KINDS,
 };
 
@@ -82,6 +84,7 @@ enum event_flag {
 	EVENT_HAS_WAIT = 4,	/* wait_ns counts: the end of the handshake was seen too */
 };
 
+#define TCP_CA_STATES 5		/* enum tcp_ca_state, the same on all kernels: Open, Disorder, CWR, Recovery, Loss */
 #define RESET_REASONS 64	/* reset reasons counted apart; the last takes those above */
 #define HISTOGRAM_BOUNDS 192	/* buckets of a histogram but for the one above all bounds */
 #define SEARCH_BOUNDS 256	/* HISTOGRAM_BOUNDS rounded up to a power of two */
@@ -161,6 +164,7 @@ struct counts {
 	__u64 connections[ROLES][OUTCOMES];
 	__u64 retransmits[SEGMENT_TYPES][RETRANSMIT_TYPES];
 	__u64 resets[DIRECTIONS][RESET_REASONS];
+	__u64 congestion[TCP_CA_STATES]; /* states entered */
 	__u64 seen[EVENT_KINDS];	/* events that were to become records */
 	__u64 ring_full[EVENT_KINDS];	/* of those, lost for want of room */
 	__u64 sockets_added;

@@ -43,6 +43,7 @@ type TCPConfig struct {
 	Accept     AcceptConfig     `mapstructure:"accept"`
 	Reset      ResetConfig      `mapstructure:"reset"`
 	Retransmit RetransmitConfig `mapstructure:"retransmit"`
+	Loss       LossConfig       `mapstructure:"loss"`
 }
 
 // HandshakeConfig says which outbound handshakes become records: all, slow (those of at least SlowThreshold, failed ones, and
@@ -70,6 +71,11 @@ type ResetConfig struct {
 type RetransmitConfig struct {
 	Enabled  bool          `mapstructure:"enabled"`
 	Interval time.Duration `mapstructure:"interval"`
+}
+
+// LossConfig is about loss state and fast recovery entered.
+type LossConfig struct {
+	Enabled bool `mapstructure:"enabled"`
 }
 
 // ResourceConfig says where a process may say what it is (service.*, k8s.*, deployment.environment.name): in the variables
@@ -112,6 +118,7 @@ func createDefaultConfig() component.Config {
 			Accept:     AcceptConfig{Report: reportSlow, SlowThreshold: 100 * time.Millisecond},
 			Reset:      ResetConfig{Enabled: true},
 			Retransmit: RetransmitConfig{Enabled: true, Interval: time.Second},
+			Loss:       LossConfig{Enabled: true},
 		},
 		Resource:           ResourceConfig{ProcessEnvironment: true, ProcessContext: true},
 		RingBufferSize:     8 * mebibyte,
@@ -181,6 +188,7 @@ func (c *Config) probeSettings(records bool) probe.Settings {
 		ResetEnabled:           c.TCP.Reset.Enabled,
 		ResetNoSocket:          c.TCP.Reset.NoSocket,
 		RetransmitEnabled:      c.TCP.Retransmit.Enabled,
+		LossEnabled:            c.TCP.Loss.Enabled,
 		HistogramBounds:        event.ExponentialBounds(),
 		RingBufferSize:         c.RingBufferSize.roundedUp(),
 		CountOnly:              !records,

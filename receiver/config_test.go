@@ -192,6 +192,7 @@ func TestProbeSettingsFollowTheConfig(t *testing.T) {
 		HandshakeSlowThreshold: 250 * time.Millisecond,
 		AcceptReport:           probe.ReportSlow,
 		AcceptSlowThreshold:    100 * time.Millisecond,
+		LossEnabled:            true,
 		ResetEnabled:           true,
 		ResetNoSocket:          true,
 		RetransmitEnabled:      true,

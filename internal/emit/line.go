@@ -56,6 +56,8 @@ func (l *line) write(e *event.Event) {
 		l.resetState(e)
 	case event.KindResetReceived:
 		l.resetState(e)
+	case event.KindLossEntered, event.KindRecoveryEntered:
+		l.lossEntered(e)
 	case event.KindSegmentRetransmitted:
 		l.segmentRetransmitted(e)
 	}
@@ -81,6 +83,10 @@ func what(e *event.Event) string {
 		return "SYN sent again"
 	case event.KindResetSent:
 		return "reset sent"
+	case event.KindLossEntered:
+		return "loss entered"
+	case event.KindRecoveryEntered:
+		return "fast recovery entered"
 	case event.KindResetReceived:
 		return "reset received"
 	case event.KindSegmentRetransmitted:
@@ -272,6 +278,18 @@ func (l *line) segmentRetransmitted(e *event.Event) {
 	case event.RetransmitTailLossProbe:
 		l.word("tail-loss probe")
 	}
+	l.transmission(e)
+}
+
+func (l *line) lossEntered(e *event.Event) {
+	l.transmission(e)
+	if e.HasSnapshot {
+		l.count(e.Snapshot.Cwnd, "segment allowed", "segments allowed")
+	}
+}
+
+// transmission is how sending goes.
+func (l *line) transmission(e *event.Event) {
 	if !e.HasSnapshot {
 		return
 	}

@@ -64,6 +64,9 @@ func (m *Metrics) Build(c *event.Counters, now time.Time) pmetric.Metrics {
 	if enabled.TCPAcceptQueueWaitDuration.Enabled {
 		b.acceptWaits(c, m.explicitBounds)
 	}
+	if enabled.TCPCongestionTransitions.Enabled {
+		b.congestion(c)
+	}
 	if enabled.TCPResets.Enabled {
 		b.resets(c)
 	}
@@ -132,6 +135,15 @@ func (b *builder) connections(c *event.Counters) {
 			if n > 0 {
 				putHandshake(b.count(points, n), event.Role(role), event.Outcome(outcome))
 			}
+		}
+	}
+}
+
+func (b *builder) congestion(c *event.Counters) {
+	points := b.counter(metadata.MetricTCPCongestionTransitions)
+	for state, n := range c.Congestion {
+		if n > 0 {
+			b.count(points, n).PutStr(metadata.AttributeTCPCongestionState, event.CongestionState(state).String())
 		}
 	}
 }

@@ -23,11 +23,13 @@ const (
 	KindSegmentRetransmitted      // data or a FIN was sent again
 	KindSocketClosed              // a socket that has retransmitted is gone: ends its folding, becomes no record
 	KindAcceptCompleted           // an inbound connection was accepted
+	KindLossEntered               // the retransmission timer ran out: loss state
+	KindRecoveryEntered           // fast recovery
 	KindCount
 )
 
 var kindNames = [KindCount]string{"unknown", "connect_completed", "connect_failed", "syn_retransmitted", "reset_sent",
-	"reset_received", "segment_retransmitted", "socket_closed", "accept_completed"}
+	"reset_received", "segment_retransmitted", "socket_closed", "accept_completed", "loss_entered", "recovery_entered"}
 
 // String is the kind's name in the receiver's own telemetry.
 func (k Kind) String() string {
@@ -125,6 +127,29 @@ func (r RetransmitType) String() string {
 		return ""
 	}
 	return retransmitNames[r]
+}
+
+// CongestionState is the state of a connection's congestion control, in the kernel's numbering (enum tcp_ca_state).
+type CongestionState uint8
+
+// The congestion states.
+const (
+	CongestionOpen CongestionState = iota
+	CongestionDisorder
+	CongestionCWR // congestion window reduced
+	CongestionRecovery
+	CongestionLoss
+	CongestionStateCount
+)
+
+var congestionNames = [CongestionStateCount]string{"open", "disorder", "cwr", "recovery", "loss"}
+
+// String is the value of ebpfnet.tcp.congestion.state.
+func (s CongestionState) String() string {
+	if s >= CongestionStateCount {
+		return ""
+	}
+	return congestionNames[s]
 }
 
 // Direction is the way a RST went.

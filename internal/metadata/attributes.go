@@ -55,6 +55,7 @@ const (
 	AttributeTCPConnectionAge           = "ebpfnet.tcp.connection.age"
 	AttributeTCPCwnd                    = "ebpfnet.tcp.cwnd"
 	AttributeTCPAcceptQueueWaitDuration = "ebpfnet.tcp.accept_queue.wait.duration"
+	AttributeTCPCongestionState         = "ebpfnet.tcp.congestion.state"
 	AttributeTCPHandshakeDuration       = "ebpfnet.tcp.handshake.duration"
 	AttributeTCPHandshakeRole           = "ebpfnet.tcp.handshake.role"
 	AttributeTCPLastReceiveAge          = "ebpfnet.tcp.last_receive.age"

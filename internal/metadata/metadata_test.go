@@ -174,7 +174,7 @@ func TestEventsAreThoseOfMetadata(t *testing.T) {
 func TestMetricsAreThoseOfMetadata(t *testing.T) {
 	file := readSchema(t)
 	names := map[string]bool{}
-	for _, m := range []Metric{MetricTCPAcceptQueueWaitDuration, MetricTCPConnections, MetricTCPHandshakeDuration, MetricTCPResets,
+	for _, m := range []Metric{MetricTCPAcceptQueueWaitDuration, MetricTCPCongestionTransitions, MetricTCPConnections, MetricTCPHandshakeDuration, MetricTCPResets,
 		MetricTCPRetransmits} {
 		names[m.Name] = true
 		assert.Equal(t, file.Metrics[m.Name].Description, m.Description, m.Name)
@@ -293,7 +293,7 @@ func TestTelemetryIsThatOfMetadata(t *testing.T) {
 		assert.Equal(t, declared.Attributes, keys(attributes), name)
 	}
 	assert.Equal(t, keys(file.Telemetry.Metrics), keys(values))
-	assert.Equal(t, map[string]int64{"ring_full": 7, "decode_error": 2, "refused": 3}, values["ebpf_net_records_lost"])
+	assert.Equal(t, map[string]int64{"ring_full": 9, "decode_error": 2, "refused": 3}, values["ebpf_net_records_lost"])
 	assert.Len(t, values["ebpf_net_records_seen"], len(file.Attributes["kind"].Enum))
 	assert.Equal(t, int64(10+event.KindResetSent), values["ebpf_net_records_seen"]["reset_sent"])
 	assert.Equal(t, map[string]int64{"tp_btf/tcp_send_reset reset": 1, "retransmit": 0}, values["ebpf_net_hook_in_use"])

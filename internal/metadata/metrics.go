@@ -16,6 +16,11 @@ var (
 		Description: "Time from the end of an inbound handshake to accept().",
 		Unit:        "s",
 	}
+	MetricTCPCongestionTransitions = Metric{
+		Name:        "ebpfnet.tcp.congestion.transitions",
+		Description: "Changes of the congestion state, by the state entered.",
+		Unit:        "{transition}",
+	}
 	MetricTCPConnections = Metric{
 		Name:        "ebpfnet.tcp.connections",
 		Description: "Handshakes that have ended, with or without a connection.",
@@ -46,6 +51,7 @@ type MetricConfig struct {
 // MetricsConfig says which metrics are built.
 type MetricsConfig struct {
 	TCPAcceptQueueWaitDuration MetricConfig `mapstructure:"ebpfnet.tcp.accept_queue.wait.duration"`
+	TCPCongestionTransitions   MetricConfig `mapstructure:"ebpfnet.tcp.congestion.transitions"`
 	TCPConnections             MetricConfig `mapstructure:"ebpfnet.tcp.connections"`
 	TCPHandshakeDuration       MetricConfig `mapstructure:"ebpfnet.tcp.handshake.duration"`
 	TCPResets                  MetricConfig `mapstructure:"ebpfnet.tcp.resets"`
@@ -55,5 +61,5 @@ type MetricsConfig struct {
 // DefaultMetricsConfig builds all.
 func DefaultMetricsConfig() MetricsConfig {
 	on := MetricConfig{Enabled: true}
-	return MetricsConfig{TCPAcceptQueueWaitDuration: on, TCPConnections: on, TCPHandshakeDuration: on, TCPResets: on, TCPRetransmits: on}
+	return MetricsConfig{TCPAcceptQueueWaitDuration: on, TCPCongestionTransitions: on, TCPConnections: on, TCPHandshakeDuration: on, TCPResets: on, TCPRetransmits: on}
 }

@@ -71,6 +71,9 @@ func addCounts(c *event.Counters, k *handshakeCounts) {
 			c.Retransmits[segment][kind] += k.Retransmits[segment][kind]
 		}
 	}
+	for state := range c.Congestion {
+		c.Congestion[state] += k.Congestion[state]
+	}
 	for direction := range c.Resets {
 		for reason := range c.Resets[direction] {
 			c.Resets[direction][reason] += k.Resets[direction][reason]

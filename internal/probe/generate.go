@@ -7,6 +7,7 @@ package probe
 //
 //go:generate sh -c "$BPF2GO -type event handshake ../../bpf/handshake.bpf.c"
 //go:generate sh -c "$BPF2GO accept ../../bpf/accept.bpf.c"
+//go:generate sh -c "$BPF2GO loss ../../bpf/loss.bpf.c"
 //go:generate sh -c "$BPF2GO refused ../../bpf/refused.bpf.c"
 //go:generate sh -c "$BPF2GO reset ../../bpf/reset.bpf.c"
 //go:generate sh -c "$BPF2GO retransmit ../../bpf/retransmit.bpf.c"

@@ -32,6 +32,7 @@ type Settings struct {
 	ResetEnabled           bool
 	ResetNoSocket          bool // answers to strays become records too
 	RetransmitEnabled      bool
+	LossEnabled            bool
 	HistogramBounds        []uint64 // inclusive upper bounds in nanoseconds, ascending, at most event.MaxBounds
 	RingBufferSize         int      // bytes; rounded up to a power of two, at least a page
 	CountOnly              bool     // nobody wants records: count only

@@ -39,8 +39,9 @@ type retransmitCounts struct {
 	Connections    [2][9]uint64
 	Retransmits    [4][4]uint64
 	Resets         [2][64]uint64
-	Seen           [9]uint64
-	RingFull       [9]uint64
+	Congestion     [5]uint64
+	Seen           [11]uint64
+	RingFull       [11]uint64
 	SocketsAdded   uint64
 	SocketsRemoved uint64
 	SocketsRefused uint64

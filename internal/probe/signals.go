@@ -83,4 +83,14 @@ var families = []family{
 			}},
 		},
 	},
+	{
+		name:    "loss",
+		enabled: func(s Settings) bool { return s.LossEnabled },
+		parts: []part{
+			{name: "congestion state", load: loadLoss, essential: true, candidates: []candidate{{
+				programs: []string{lossProgCongestionInSoftirq, lossProgCongestionInCall},
+				hook:     "tp_btf/tcp_cong_state_set",
+			}}},
+		},
+	},
 }
