@@ -31,6 +31,7 @@ type Config struct {
 	BTFPath            string                            `mapstructure:"btf_path"`
 	TCP                TCPConfig                         `mapstructure:"tcp"`
 	Resource           ResourceConfig                    `mapstructure:"resource"`
+	RateLimit          RateLimitConfig                   `mapstructure:"rate_limit"`
 	RingBufferSize     ByteSize                          `mapstructure:"ring_buffer_size"`
 	TCPMetrics         TCPMetricsConfig                  `mapstructure:"tcp_metrics"`
 	Metrics            metadata.MetricsConfig            `mapstructure:"metrics"`
@@ -85,6 +86,13 @@ type ResourceConfig struct {
 	ProcessContext     bool `mapstructure:"process_context"`
 }
 
+// RateLimitConfig bounds the records of each kind: RecordsPerSecond lastingly, 0 for no limit, and Burst at once. No cgroup, nor
+// all that have no owner together, takes more than half of either. Metrics count all.
+type RateLimitConfig struct {
+	RecordsPerSecond float64 `mapstructure:"records_per_second"`
+	Burst            int     `mapstructure:"burst"`
+}
+
 // TCPMetricsConfig shapes the TCP metrics. Histogram is exponential or explicit.
 type TCPMetricsConfig struct {
 	Histogram string `mapstructure:"histogram"`
@@ -107,6 +115,9 @@ const (
 	minThreshold          = time.Microsecond
 	minFoldInterval       = time.Millisecond
 	maxDuration           = 24 * time.Hour
+	minRecordsPerSecond   = 0.01
+	maxRecordsPerSecond   = 1_000_000
+	maxBurst              = 1_000_000
 )
 
 func createDefaultConfig() component.Config {
@@ -121,6 +132,7 @@ func createDefaultConfig() component.Config {
 			Loss:       LossConfig{Enabled: true},
 		},
 		Resource:           ResourceConfig{ProcessEnvironment: true, ProcessContext: true},
+		RateLimit:          RateLimitConfig{RecordsPerSecond: 100, Burst: 1000},
 		RingBufferSize:     8 * mebibyte,
 		TCPMetrics:         TCPMetricsConfig{Histogram: histogramExponential},
 		Metrics:            metadata.DefaultMetricsConfig(),
@@ -139,9 +151,24 @@ func (c *Config) Validate() error {
 		oneOf("tcp::accept::report", c.TCP.Accept.Report, reportAll, reportSlow, reportFailed, reportNone),
 		zeroOrBetween("tcp::accept::slow_threshold", c.TCP.Accept.SlowThreshold, minThreshold, maxDuration),
 		zeroOrBetween("tcp::retransmit::interval", c.TCP.Retransmit.Interval, minFoldInterval, maxDuration),
+		c.RateLimit.validate(),
 		between("ring_buffer_size", c.RingBufferSize, minRingBufferSize, maxRingBufferSize),
 		oneOf("tcp_metrics::histogram", c.TCPMetrics.Histogram, histogramExponential, histogramExplicit),
 	)
+}
+
+func (c *RateLimitConfig) validate() error {
+	var errs []error
+	perSecond := c.RecordsPerSecond
+	allowed := perSecond == 0 || perSecond >= minRecordsPerSecond && perSecond <= maxRecordsPerSecond // NaN is not
+	if !allowed {
+		errs = append(errs, fmt.Errorf("rate_limit::records_per_second is %v: must be 0 or from %v to %v",
+			perSecond, minRecordsPerSecond, maxRecordsPerSecond))
+	}
+	if c.Burst < 1 || c.Burst > maxBurst {
+		errs = append(errs, fmt.Errorf("rate_limit::burst is %d: must be from 1 to %d", c.Burst, maxBurst))
+	}
+	return errors.Join(errs...)
 }
 
 func oneOf(key, value string, allowed ...string) error {

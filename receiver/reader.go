@@ -35,14 +35,17 @@ type reader struct {
 	now      func() uint64   // CLOCK_MONOTONIC in nanoseconds, as event.Event.KTime
 	batch    batch           // nil: events are discarded
 	deliver  func(plog.Logs) // returns when the records are delivered or given up
-	fold     *folder         // between events and batch
+	fold     *folder         // between events and limit
+	limit    *limiter        // between fold and batch
 	current  event.Event     // reused for every event
 	observed time.Time       // when current was read
 	oldest   time.Time       // the same for the first record of batch
 }
 
-func newReader(now func() uint64, b batch, foldInterval time.Duration, deliver func(plog.Logs)) *reader {
-	r := &reader{now: now, batch: b, deliver: deliver}
+func newReader(
+	now func() uint64, b batch, foldInterval time.Duration, limit *limiter, deliver func(plog.Logs),
+) *reader {
+	r := &reader{now: now, batch: b, limit: limit, deliver: deliver}
 	r.fold = newFolder(foldInterval, maxFolds, r.append)
 	return r
 }
@@ -59,7 +62,9 @@ func (r *reader) run(stop context.Context, src source) error {
 		src.SetDeadline(time.Now().Add(interval))
 		err = r.readUntilEmpty(src, stop.Done())
 		r.observed = time.Now()
-		r.fold.advance(r.now())
+		now := r.now()
+		r.fold.advance(now)
+		r.limit.advance(now)
 		r.flush()
 	}
 	if err == nil {
@@ -70,6 +75,9 @@ func (r *reader) run(stop context.Context, src source) error {
 	}
 	r.fold.flush()
 	r.flush()
+	if stop.Err() != nil {
+		r.limit.flush()
+	}
 	return err
 }
 
@@ -96,7 +104,7 @@ func (r *reader) readUntilEmpty(src source, until <-chan struct{}) error {
 
 // append takes an event from fold.
 func (r *reader) append(e *event.Event) {
-	if r.batch == nil {
+	if r.batch == nil || !r.limit.allow(e) {
 		return
 	}
 	if r.batch.Len() == 0 {

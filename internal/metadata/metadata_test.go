@@ -247,6 +247,7 @@ func TestTelemetryIsThatOfMetadata(t *testing.T) {
 		for kind := range o.Seen {
 			o.Seen[kind] = uint64(10 + kind)
 			o.RingFull[kind] = 1
+			o.RateLimited[kind] = uint64(100 + kind)
 		}
 		o.DecodeErrors, o.Refused, o.SocketsTracked, o.SocketsRefused, o.OwnersCached = 2, 3, 4, 5, 6
 		o.Recursion = map[string]uint64{"state_established": 7}
@@ -293,7 +294,13 @@ func TestTelemetryIsThatOfMetadata(t *testing.T) {
 		assert.Equal(t, declared.Attributes, keys(attributes), name)
 	}
 	assert.Equal(t, keys(file.Telemetry.Metrics), keys(values))
-	assert.Equal(t, map[string]int64{"ring_full": 9, "decode_error": 2, "refused": 3}, values["ebpf_net_records_lost"])
+	wantLost := map[string]int64{"ring_full": 9, "decode_error": 2, "refused": 3}
+	for kind, e := range Events {
+		if e.Name != "" {
+			wantLost["rate_limited "+event.Kind(kind).String()] = int64(100 + kind)
+		}
+	}
+	assert.Equal(t, wantLost, values["ebpf_net_records_lost"])
 	assert.Len(t, values["ebpf_net_records_seen"], len(file.Attributes["kind"].Enum))
 	assert.Equal(t, int64(10+event.KindResetSent), values["ebpf_net_records_seen"]["reset_sent"])
 	assert.Equal(t, map[string]int64{"tp_btf/tcp_send_reset reset": 1, "retransmit": 0}, values["ebpf_net_hook_in_use"])

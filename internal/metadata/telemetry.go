@@ -18,6 +18,7 @@ import (
 type Observation struct {
 	Seen           [event.KindCount]uint64 // occurrences that were to become records; unknown and socket_closed are not told
 	RingFull       [event.KindCount]uint64 // of those, lost because the ring buffer was full
+	RateLimited    [event.KindCount]uint64 // records left out by rate_limit
 	DecodeErrors   uint64                  // records that could not be understood
 	Refused        uint64                  // records that no consumer took
 	Recursion      map[string]uint64       // runs that the kernel skipped, by program
@@ -91,6 +92,8 @@ func NewTelemetry(settings component.TelemetrySettings, observe func(*Observatio
 			ringFull += o.RingFull[kind]
 			to.ObserveInt64(recordsSeen, int64(o.Seen[kind]),
 				metric.WithAttributes(attribute.String("kind", event.Kind(kind).String())))
+			to.ObserveInt64(recordsLost, int64(o.RateLimited[kind]), metric.WithAttributes(attribute.String("cause", "rate_limited"),
+				attribute.String("kind", event.Kind(kind).String())))
 		}
 		lost := func(cause string, n uint64) {
 			to.ObserveInt64(recordsLost, int64(n), metric.WithAttributes(attribute.String("cause", cause)))
