@@ -109,7 +109,7 @@ func (r *instance) open() error {
 	if err != nil {
 		return err
 	}
-	telemetry, err := metadata.NewTelemetry(set.TelemetrySettings, func(o *metadata.Observation) {
+	telemetry, err := metadata.NewTelemetry(set.TelemetrySettings, set.ID, func(o *metadata.Observation) {
 		r.source.observe(o)
 		o.RateLimited = limit.leftOutTotal()
 		o.Refused = out.refused.Load()
@@ -189,6 +189,7 @@ func (r *instance) isStarted() bool {
 
 // reportSignals says once what works: the status by an attribute a signal, the log by one line about what does not.
 func (r *instance) reportSignals(signals []probe.Signal) {
+	r.settings.Logger.Info("Observing TCP", hookFields(signals)...)
 	if fields := signalFields(signals); len(fields) > 0 {
 		r.settings.Logger.Warn("Some TCP signals cannot be observed, or not completely; the refusals of each hook follow", fields...)
 	}

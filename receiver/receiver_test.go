@@ -43,7 +43,7 @@ type rig struct {
 
 func newRig() *rig {
 	k := newFakeKernel()
-	core, log := observer.New(zapcore.DebugLevel)
+	core, log := observer.New(zapcore.WarnLevel)
 	settings := receivertest.NewNopSettings(metadata.Type)
 	settings.Logger = zap.New(core)
 	return &rig{fakeKernel: k, factory: newFactory(k.kernel(), defaultTuning()), settings: settings, log: log}
@@ -392,7 +392,7 @@ func TestAStormOfOneCgroupIsLimitedCountedAndSaidAndHidesNoOther(t *testing.T) {
 		r := newRig()
 		telemetry := componenttest.NewTelemetry()
 		r.settings.TelemetrySettings = telemetry.NewTelemetrySettings()
-		core, log := observer.New(zapcore.DebugLevel)
+		core, log := observer.New(zapcore.WarnLevel)
 		r.settings.Logger = zap.New(core)
 		cfg := defaultConfig()
 		logs, metrics := new(logsSink), new(metricsSink)

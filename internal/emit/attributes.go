@@ -144,7 +144,7 @@ func (a *attributes) putKnown(f field, value int64) {
 func (a *attributes) putDuration(f field, d time.Duration) {
 	if d >= 0 {
 		a.present |= 1 << f
-		a.numbers[f] = math.Float64bits(d.Seconds())
+		a.numbers[f] = math.Float64bits(float64(d) / 1e9)
 	}
 }
 

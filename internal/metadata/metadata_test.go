@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -243,7 +244,7 @@ func TestTelemetryIsThatOfMetadata(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	settings := componenttest.NewNopTelemetrySettings()
 	settings.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
-	telemetry, err := NewTelemetry(settings, func(o *Observation) {
+	telemetry, err := NewTelemetry(settings, component.MustNewIDWithName("ebpf_net", "test"), func(o *Observation) {
 		for kind := range o.Seen {
 			o.Seen[kind] = uint64(10 + kind)
 			o.RingFull[kind] = 1
@@ -284,6 +285,10 @@ func TestTelemetryIsThatOfMetadata(t *testing.T) {
 			var id []string
 			for _, a := range point.Attributes.ToSlice() {
 				attributes[string(a.Key)] = true
+				if a.Key == "receiver" {
+					assert.Equal(t, "ebpf_net/test", a.Value.String())
+					continue
+				}
 				id = append(id, a.Value.String())
 				if enum := file.Attributes[string(a.Key)].Enum; enum != nil {
 					assert.Contains(t, enum, a.Value.String(), name)
