@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -289,4 +290,15 @@ func (b ByteSize) String() string {
 // roundedUp is the least power of two that is not smaller. The size must have passed Validate.
 func (b ByteSize) roundedUp() int {
 	return 1 << bits.Len64(uint64(b)-1)
+}
+
+// checkRoot says what is wrong with root_path, which depends on the host and so is no matter of validation.
+func (c *Config) checkRoot() error {
+	if c.RootPath == "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(c.RootPath, "proc", "1")); err != nil {
+		return fmt.Errorf("root_path is %q: must be where the host's / is mounted, with its /proc: %w", c.RootPath, err)
+	}
+	return nil
 }

@@ -225,3 +225,12 @@ func TestProbeSettingsFollowTheConfig(t *testing.T) {
 	}
 	assert.True(t, cfg.probeSettings(false).CountOnly)
 }
+
+func TestARootWithoutProcIsSaid(t *testing.T) {
+	cfg := defaultConfig()
+	require.NoError(t, cfg.checkRoot())
+	cfg.RootPath = "/"
+	require.NoError(t, cfg.checkRoot())
+	cfg.RootPath = t.TempDir()
+	require.ErrorContains(t, cfg.checkRoot(), "must be where the host's / is mounted")
+}

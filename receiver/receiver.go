@@ -87,6 +87,9 @@ func (r *instance) start(host component.Host) error {
 // open is the wiring: source → reader → fold → limit → emit.Logs → delivery, and source → emit.Metrics → next consumer.
 func (r *instance) open() error {
 	set := r.settings
+	if err := r.cfg.checkRoot(); err != nil {
+		set.Logger.Warn("Records will lack what is read of processes and of the host", zap.Error(err))
+	}
 	processes, err := enrich.NewCache(r.cfg.processSettings())
 	if err != nil {
 		return err
