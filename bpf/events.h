@@ -68,6 +68,7 @@ enum owner_source {
 	OWNER_NONE,
 	OWNER_CURRENT,
 	OWNER_OPENER,
+	OWNER_SCAN,
 	OWNER_SOURCES,
 };
 

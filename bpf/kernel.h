@@ -178,6 +178,7 @@ struct cgroup_subsys_state {
 	struct cgroup *cgroup;
 };
 struct css_set {
+	struct cgroup *dfl_cgrp;
 	struct cgroup_subsys_state *subsys[16];
 };
 
@@ -208,6 +209,12 @@ struct pt_regs {
 	__u64 regs[31];
 	__u64 orig_x0;
 #endif
+};
+
+/* kernel/bpf/task_iter.c */
+struct bpf_iter__task_file {
+	struct task_struct *task;
+	struct file *file;
 };
 
 #pragma clang attribute pop

@@ -14,6 +14,7 @@ enum socket_flag {
 	SOCKET_HAS_OWNER = 1,
 	SOCKET_RETRANSMITTED = 2, /* user space folds its retransmits and waits for its end */
 	SOCKET_IN_QUEUE = 4,	  /* established, and nobody has accepted it yet */
+	SOCKET_SCANNED = 8,	  /* was there before the collector; its owner is who had it then */
 };
 
 /* History of one socket. */
@@ -190,33 +191,30 @@ static __always_inline __u32 innermost_number(struct pid *pid, __u32 outermost)
 	return nr;
 }
 
-static __always_inline __u64 current_cgroup(struct task_struct *task)
+static __always_inline __u64 cgroup_of(const struct task_struct *task)
 {
 	if (cfg.cgroup_subsys < 0)
-		return bpf_get_current_cgroup_id();
-	/* bpf_get_current_cgroup_id knows only cgroup v2, whose root holds every process on a v1 or hybrid host. */
+		return task->cgroups->dfl_cgrp->kn->id;
+	/* On a v1 or hybrid host the root of cgroup v2 holds every process. */
 	return task->cgroups->subsys[cfg.cgroup_subsys]->cgroup->kn->id;
 }
 
-/* The current thread. Only in process context: in a softirq the current thread is whoever was interrupted. False for threads of
- * the kernel (NFS, iSCSI and the like connect from a kworker): nobody's process. */
-static __always_inline bool capture_owner(struct owner *o)
+/* The task as an owner. False for threads of the kernel (NFS, iSCSI and the like connect from a kworker): nobody's process. */
+static __always_inline bool take_owner(struct owner *o, const struct task_struct *task)
 {
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct task_struct *leader;
+	const struct task_struct *leader = task->group_leader;
 	struct mm_struct *mm;
 	struct file *exe;
 
 	if (task->flags & PF_KTHREAD)
 		return 0;
-	leader = task->group_leader;
 	o->pid = task->tgid;
 	o->tid = task->pid;
 	o->vpid = innermost_number(leader->thread_pid, o->pid);
 	o->vtid = innermost_number(task->thread_pid, o->tid);
 	o->start_boottime_ns = leader->start_boottime;
-	o->cgroup_id = current_cgroup(task);
-	bpf_get_current_comm(o->comm, sizeof(o->comm));
+	o->cgroup_id = cgroup_of(task);
+	bpf_probe_read_kernel(o->comm, sizeof(o->comm), task->comm);
 	mm = task->mm;
 	if (!mm) /* exiting: do_exit has let go of its memory before its descriptors are closed */
 		return 1;
@@ -226,13 +224,19 @@ static __always_inline bool capture_owner(struct owner *o)
 	return 1;
 }
 
-/* The thread that opened the socket. */
+/* The current thread. Only in process context: in a softirq the current thread is whoever was interrupted. */
+static __always_inline bool capture_owner(struct owner *o)
+{
+	return take_owner(o, (void *)bpf_get_current_task_btf());
+}
+
+/* The thread that opened the socket, or the process that had it when the collector started. */
 static __always_inline void own_by_opener(struct event *e, const struct socket_info *s)
 {
 	if (!s || !(s->flags & SOCKET_HAS_OWNER))
 		return;
 	e->owner = s->owner;
-	e->owner_source = OWNER_OPENER;
+	e->owner_source = s->flags & SOCKET_SCANNED ? OWNER_SCAN : OWNER_OPENER;
 }
 
 /* The thread that does something to its own socket; a kernel thread does it for whoever opened it. */

@@ -178,10 +178,11 @@ const (
 	OwnerNone    OwnerSource = iota // not known, or the kernel's own socket
 	OwnerCurrent                    // the thread that did it
 	OwnerOpener                     // the thread that connected or accepted the socket
+	OwnerScan                       // the process that had the socket when the collector started
 	OwnerSourceCount
 )
 
-var ownerNames = [OwnerSourceCount]string{"none", "current", "opener"}
+var ownerNames = [OwnerSourceCount]string{"none", "current", "opener", "scan"}
 
 // String is the value of ebpfnet.owner.
 func (o OwnerSource) String() string {

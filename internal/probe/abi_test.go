@@ -21,7 +21,7 @@ func objects(t *testing.T) map[string]*ebpf.CollectionSpec {
 	t.Helper()
 	specs := map[string]*ebpf.CollectionSpec{}
 	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){
-		"handshake": loadHandshake, "refused": loadRefused, "accept": loadAccept, "loss": loadLoss, "reset": loadReset, "retransmit": loadRetransmit, "clock": loadClock} {
+		"handshake": loadHandshake, "refused": loadRefused, "accept": loadAccept, "loss": loadLoss, "sockets": loadSockets, "reset": loadReset, "retransmit": loadRetransmit, "clock": loadClock} {
 		spec, err := load()
 		require.NoError(t, err)
 		specs[name] = spec

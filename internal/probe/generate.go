@@ -11,4 +11,5 @@ package probe
 //go:generate sh -c "$BPF2GO refused ../../bpf/refused.bpf.c"
 //go:generate sh -c "$BPF2GO reset ../../bpf/reset.bpf.c"
 //go:generate sh -c "$BPF2GO retransmit ../../bpf/retransmit.bpf.c"
+//go:generate sh -c "$BPF2GO sockets ../../bpf/sockets.bpf.c"
 //go:generate sh -c "$BPF2GO clock ../../bpf/clock.bpf.c"

@@ -9,6 +9,7 @@ import "github.com/cilium/ebpf"
 // family is one signal. Its parts load and attach independently of each other and of other families.
 type family struct {
 	name    string
+	aid     bool // it tells nothing by itself
 	enabled func(Settings) bool
 	parts   []part
 }
@@ -90,6 +91,17 @@ var families = []family{
 			{name: "congestion state", load: loadLoss, essential: true, candidates: []candidate{{
 				programs: []string{lossProgCongestionInSoftirq, lossProgCongestionInCall},
 				hook:     "tp_btf/tcp_cong_state_set",
+			}}},
+		},
+	},
+	{
+		name:    "scan",
+		aid:     true,
+		enabled: func(Settings) bool { return true }, // after all others, so that no connection falls between
+		parts: []part{
+			{name: "sockets", load: loadSockets, essential: true, candidates: []candidate{{
+				programs: []string{socketsProgScanSockets},
+				hook:     "iter/task_file",
 			}}},
 		},
 	},

@@ -82,7 +82,7 @@ func (s *Source) open(settings Settings) error {
 		}
 		signal, err := l.attach(&f)
 		s.signals = append(s.signals, signal)
-		works = works || signal.Hook != ""
+		works = works || (signal.Hook != "" && !f.aid)
 		refusals = append(refusals, err)
 	}
 	if !works {
@@ -391,10 +391,12 @@ func (l *loader) attachProgram(prog *ebpf.Program, name string, spec *ebpf.Progr
 		attached io.Closer
 		err      error
 	)
-	switch spec.Type {
-	case ebpf.Tracing:
+	switch {
+	case spec.AttachType == ebpf.AttachTraceIter:
+		attached, err = runIterator(prog)
+	case spec.Type == ebpf.Tracing:
 		attached, err = link.AttachTracing(link.TracingOptions{Program: prog})
-	case ebpf.TracePoint:
+	case spec.Type == ebpf.TracePoint:
 		attached, err = attachTracepoint(prog, spec.AttachTo)
 	default:
 		err = fmt.Errorf("no way to attach a program of type %s", spec.Type)
@@ -404,4 +406,20 @@ func (l *loader) attachProgram(prog *ebpf.Program, name string, spec *ebpf.Progr
 	}
 	l.source.closers = append(l.source.closers, attached)
 	return nil
+}
+
+// runIterator runs the program once over all that it iterates. The link that it returns holds nothing any more but itself.
+func runIterator(prog *ebpf.Program) (io.Closer, error) {
+	iterator, err := link.AttachIter(link.IterOptions{Program: prog})
+	if err != nil {
+		return nil, err
+	}
+	run, err := iterator.Open()
+	if err != nil {
+		return nil, errors.Join(err, iterator.Close())
+	}
+	if _, err := io.Copy(io.Discard, run); err != nil {
+		return nil, errors.Join(fmt.Errorf("run: %w", err), run.Close(), iterator.Close())
+	}
+	return iterator, run.Close()
 }
