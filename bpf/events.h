@@ -183,7 +183,9 @@ struct config {
 	__u8 report;		/* enum report */
 	__u8 reset_no_socket;	/* answers to strays become records */
 	__u8 accept_report;	/* enum report */
+	__u32 self;		/* the collector's thread group id, host's pid namespace */
+	__u32 pad;
 };
-_Static_assert(sizeof(struct config) == 32, "struct config");
+_Static_assert(sizeof(struct config) == 40, "struct config");
 
 #endif

@@ -239,10 +239,18 @@ static __always_inline void own_by_opener(struct event *e, const struct socket_i
 	e->owner_source = s->flags & SOCKET_SCANNED ? OWNER_SCAN : OWNER_OPENER;
 }
 
+/* Whether the collector only happens to close somebody's socket: as long as the scan looks at a descriptor it holds it, and if it is
+ * closed meanwhile, the last to let go does the work. */
+static __always_inline bool is_in_passing(const struct owner *current, const struct socket_info *s)
+{
+	return current->pid == cfg.self && !(s && s->flags & SOCKET_HAS_OWNER && s->owner.pid == cfg.self);
+}
+
 /* The thread that does something to its own socket; a kernel thread does it for whoever opened it. */
 static __always_inline void own_by_current(struct event *e, const struct socket_info *s)
 {
-	if (!capture_owner(&e->owner)) {
+	if (!capture_owner(&e->owner) || is_in_passing(&e->owner, s)) {
+		__builtin_memset(&e->owner, 0, sizeof(e->owner));
 		own_by_opener(e, s);
 		return;
 	}

@@ -32,6 +32,8 @@ type handshakeConfig struct {
 	Report              uint8
 	ResetNoSocket       uint8
 	AcceptReport        uint8
+	Self                uint32
+	Pad                 uint32
 }
 
 type handshakeCounts struct {

@@ -32,6 +32,8 @@ type resetConfig struct {
 	Report              uint8
 	ResetNoSocket       uint8
 	AcceptReport        uint8
+	Self                uint32
+	Pad                 uint32
 }
 
 type resetCounts struct {

@@ -64,6 +64,9 @@ func (s *Source) open(settings Settings) error {
 	}
 	defer func() { _ = t.close() }() // nothing is lost with it
 	s.reasons = l.resetReasons()
+	if l.config.Self, err = ownPID(); err != nil {
+		return explain(err)
+	}
 	if err := l.configure(settings); err != nil {
 		return err
 	}
@@ -179,6 +182,7 @@ func (l *loader) configure(settings Settings) error {
 	}
 	copy(l.bounds[:], settings.HistogramBounds)
 	l.config = handshakeConfig{
+		Self:                l.config.Self,
 		SlowThresholdNs:     uint64(settings.HandshakeSlowThreshold),
 		WakeupBytes:         uint64(ringSize(settings.RingBufferSize)) / 4,
 		CgroupSubsys:        l.cgroupSubsystem(),
@@ -226,6 +230,23 @@ func (l *loader) resetReasons() (names [event.MaxReasons]string) {
 		}
 	}
 	return names
+}
+
+// ownPID is this process's id in the host's pid namespace, which its own need not be.
+func ownPID() (uint32, error) {
+	spec, err := loadClock()
+	if err != nil {
+		return 0, err
+	}
+	prog, err := ebpf.NewProgram(spec.Programs[clockProgSelf])
+	if err != nil {
+		return 0, fmt.Errorf("load the program that tells the own process id: %w", err)
+	}
+	pid, err := prog.Run(&ebpf.RunOptions{})
+	if err != nil {
+		return 0, errors.Join(fmt.Errorf("run the program that tells the own process id: %w", err), prog.Close())
+	}
+	return pid, prog.Close()
 }
 
 // ticks measures the kernel's tick rate, which no file tells on every kernel.
