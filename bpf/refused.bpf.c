@@ -94,7 +94,8 @@ static __always_inline void connect_returned(long result)
 	e->local_port = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
 	__builtin_memcpy(e->peer_addr, asked.peer_addr, sizeof(e->peer_addr));
 	e->peer_port = asked.peer_port;
-	own_by_current(e, 0);
+	if (capture_owner(&e->owner))
+		e->owner_source = OWNER_CURRENT;
 	submit(e);
 }
 
