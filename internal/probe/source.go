@@ -406,18 +406,19 @@ func (l *loader) attachCandidate(p *part, c *candidate) error {
 }
 
 func (l *loader) attachProgram(prog *ebpf.Program, name string, spec *ebpf.ProgramSpec) error {
+	if spec.AttachType == ebpf.AttachTraceIter {
+		return errors.Join(runIterator(prog), prog.Close()) // once, and it is not needed any more
+	}
 	l.source.closers = append(l.source.closers, prog)
 	l.source.programs[name] = prog
 	var (
 		attached io.Closer
 		err      error
 	)
-	switch {
-	case spec.AttachType == ebpf.AttachTraceIter:
-		attached, err = runIterator(prog)
-	case spec.Type == ebpf.Tracing:
+	switch spec.Type {
+	case ebpf.Tracing:
 		attached, err = link.AttachTracing(link.TracingOptions{Program: prog})
-	case spec.Type == ebpf.TracePoint:
+	case ebpf.TracePoint:
 		attached, err = attachTracepoint(prog, spec.AttachTo)
 	default:
 		err = fmt.Errorf("no way to attach a program of type %s", spec.Type)
@@ -429,18 +430,16 @@ func (l *loader) attachProgram(prog *ebpf.Program, name string, spec *ebpf.Progr
 	return nil
 }
 
-// runIterator runs the program once over all that it iterates. The link that it returns holds nothing any more but itself.
-func runIterator(prog *ebpf.Program) (io.Closer, error) {
+// runIterator runs the program once over all that it iterates.
+func runIterator(prog *ebpf.Program) error {
 	iterator, err := link.AttachIter(link.IterOptions{Program: prog})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	run, err := iterator.Open()
 	if err != nil {
-		return nil, errors.Join(err, iterator.Close())
+		return errors.Join(err, iterator.Close())
 	}
-	if _, err := io.Copy(io.Discard, run); err != nil {
-		return nil, errors.Join(fmt.Errorf("run: %w", err), run.Close(), iterator.Close())
-	}
-	return iterator, run.Close()
+	_, err = io.Copy(io.Discard, run)
+	return errors.Join(err, run.Close(), iterator.Close())
 }
