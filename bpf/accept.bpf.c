@@ -28,12 +28,14 @@ static __always_inline void accepted(long fd)
 		return; /* established before the collector started */
 	now = bpf_ktime_get_ns();
 	wait_ns = now - s->established_ktime_ns;
-	count_wait(wait_ns);
 	if (capture_owner(&s->owner)) {
 		barrier(); /* a softirq on another CPU reads the owner only if the flag is set */
-		s->flags |= SOCKET_HAS_OWNER;
+		s->flags |= flags_of_owned(&s->owner);
 	}
 	s->flags &= ~SOCKET_IN_QUEUE;
+	if (is_excluded(s))
+		return;
+	count_wait(wait_ns);
 	if (!is_reported(wait_ns, s->syn_retransmits))
 		return;
 	e = reserve(EVENT_ACCEPT_COMPLETED, now);

@@ -184,7 +184,8 @@ struct config {
 	__u8 reset_no_socket;	/* answers to strays become records */
 	__u8 accept_report;	/* enum report */
 	__u32 self;		/* the collector's thread group id, host's pid namespace */
-	__u32 pad;
+	__u8 exclude_self;	/* the collector's own connections are neither told nor counted */
+	__u8 pad[3];
 };
 _Static_assert(sizeof(struct config) == 40, "struct config");
 

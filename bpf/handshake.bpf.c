@@ -38,7 +38,7 @@ static __always_inline void handshake_began(struct sock *sk)
 	s.error_before = sk->sk_err;
 	s.port_before = tp->inet_conn.icsk_inet.inet_sport;
 	if (capture_owner(&s.owner))
-		s.flags = SOCKET_HAS_OWNER;
+		s.flags = flags_of_owned(&s.owner);
 	add_socket(sk, &s);
 }
 
@@ -89,10 +89,11 @@ static __always_inline void handshake_ended(struct sock *sk, struct socket_info 
 		count_syn_retransmits(s, tp, 1);
 		retransmits = s->syn_retransmits;
 		duration_ns = handshake_duration(tp, s, now, outcome == OUTCOME_OK);
-		if (duration_ns)
+		if (duration_ns && !is_excluded(s))
 			count_duration(ROLE_CLIENT, outcome, duration_ns);
 	}
-	count(connections[ROLE_CLIENT][outcome], 1);
+	if (!is_excluded(s))
+		count(connections[ROLE_CLIENT][outcome], 1);
 	if (outcome != OUTCOME_OK) {
 		c = take_closing(bpf_get_socket_cookie(sk));
 		if (c)
@@ -103,7 +104,7 @@ static __always_inline void handshake_ended(struct sock *sk, struct socket_info 
 		if (outcome == OUTCOME_OK)
 			s->established_ktime_ns = now;
 	}
-	if (!is_reported(outcome, duration_ns, retransmits))
+	if (is_excluded(s) || !is_reported(outcome, duration_ns, retransmits))
 		return;
 	e = reserve(outcome == OUTCOME_OK ? EVENT_CONNECT_COMPLETED : EVENT_CONNECT_FAILED, now);
 	if (!e)

@@ -5,14 +5,12 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-static __always_inline void tell(struct sock *sk, const struct tcp_sock *tp, enum event_kind kind)
+static __always_inline void tell(struct sock *sk, const struct tcp_sock *tp, const struct socket_info *s, enum event_kind kind)
 {
 	struct event *e = reserve(kind, bpf_ktime_get_ns());
-	struct socket_info *s;
 
 	if (!e)
 		return;
-	s = find_socket(sk);
 	e->state = sk->__sk_common.skc_state;
 	read_flow(e, sk, tp);
 	read_snapshot(e, sk, tp, s);
@@ -30,16 +28,20 @@ static __always_inline void state_set(struct sock *sk, __u8 new_state)
 {
 	struct tcp_sock *tp = tcp_of(sk);
 	__u8 state = sk->__sk_common.skc_state;
+	struct socket_info *s;
 
 	if (!tp || state == TCP_SYN_SENT || state == TCP_SYN_RECV)
 		return;
 	if (new_state >= TCP_CA_STATES || BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) == new_state)
 		return;
+	s = find_socket(sk);
+	if (is_excluded(s))
+		return;
 	count(congestion[new_state], 1);
 	if (new_state == TCP_CA_RECOVERY)
-		tell(sk, tp, EVENT_RECOVERY_ENTERED);
+		tell(sk, tp, s, EVENT_RECOVERY_ENTERED);
 	else if (new_state == TCP_CA_LOSS && !tp->inet_conn.icsk_pending)
-		tell(sk, tp, EVENT_LOSS_ENTERED);
+		tell(sk, tp, s, EVENT_LOSS_ENTERED);
 }
 
 /* Mostly in softirq, by an ACK or a timer; in the thread's own call what waited for it meanwhile. */

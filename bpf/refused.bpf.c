@@ -75,6 +75,8 @@ static __always_inline void connect_returned(long result)
 	}
 	if (!is_local_refusal(-result))
 		return;
+	if (cfg.exclude_self && bpf_get_current_pid_tgid() >> 32 == cfg.self)
+		return;
 	if (!read_asked_address(&asked, (void *)syscall_arg(regs, 1), syscall_arg(regs, 2)))
 		return;
 	asked.outcome = outcome_of(-result);

@@ -14,6 +14,7 @@ enum socket_flag {
 	SOCKET_HAS_OWNER = 1,
 	SOCKET_RETRANSMITTED = 2, /* user space folds its retransmits and waits for its end */
 	SOCKET_IN_QUEUE = 4,	  /* established, and nobody has accepted it yet */
+	SOCKET_EXCLUDED = 16,	  /* the user's filter leaves it out */
 	SOCKET_SCANNED = 8,	  /* was there before the collector; its owner is who had it then */
 };
 
@@ -107,6 +108,17 @@ static __always_inline struct socket_info *find_socket(const struct sock *sk)
 	struct socket_info *s = bpf_map_lookup_elem(&sockets, &key);
 
 	return s && s->cookie == sk->__sk_common.skc_cookie.counter ? s : 0;
+}
+
+static __always_inline bool is_excluded(const struct socket_info *s)
+{
+	return s && s->flags & SOCKET_EXCLUDED;
+}
+
+/* The flags of a socket with this owner. */
+static __always_inline __u8 flags_of_owned(const struct owner *o)
+{
+	return cfg.exclude_self && o->pid == cfg.self ? SOCKET_HAS_OWNER | SOCKET_EXCLUDED : SOCKET_HAS_OWNER;
 }
 
 /* The entry of a socket that may just have been destroyed. */

@@ -22,7 +22,7 @@ static __always_inline void found(const struct task_struct *task, struct sock *s
 	}
 	if (!take_owner(&s.owner, task))
 		return;
-	s.flags = SOCKET_HAS_OWNER | SOCKET_SCANNED;
+	s.flags = flags_of_owned(&s.owner) | SOCKET_SCANNED;
 	add_socket(sk, &s);
 }
 

@@ -33,6 +33,7 @@ type Config struct {
 	TCP                TCPConfig                         `mapstructure:"tcp"`
 	Resource           ResourceConfig                    `mapstructure:"resource"`
 	RateLimit          RateLimitConfig                   `mapstructure:"rate_limit"`
+	Filter             FilterConfig                      `mapstructure:"filter"`
 	RingBufferSize     ByteSize                          `mapstructure:"ring_buffer_size"`
 	TCPMetrics         TCPMetricsConfig                  `mapstructure:"tcp_metrics"`
 	Metrics            metadata.MetricsConfig            `mapstructure:"metrics"`
@@ -78,6 +79,11 @@ type RetransmitConfig struct {
 // LossConfig is about loss state and fast recovery entered.
 type LossConfig struct {
 	Enabled bool `mapstructure:"enabled"`
+}
+
+// FilterConfig says what is neither told nor counted: with ExcludeSelf the Collector's own connections.
+type FilterConfig struct {
+	ExcludeSelf bool `mapstructure:"exclude_self"`
 }
 
 // ResourceConfig says where a process may say what it is (service.*, k8s.*, deployment.environment.name): in the variables
@@ -134,6 +140,7 @@ func createDefaultConfig() component.Config {
 		},
 		Resource:           ResourceConfig{ProcessEnvironment: true, ProcessContext: true},
 		RateLimit:          RateLimitConfig{RecordsPerSecond: 100, Burst: 1000},
+		Filter:             FilterConfig{ExcludeSelf: true},
 		RingBufferSize:     8 * mebibyte,
 		TCPMetrics:         TCPMetricsConfig{Histogram: histogramExponential},
 		Metrics:            metadata.DefaultMetricsConfig(),
@@ -217,6 +224,7 @@ func (c *Config) probeSettings(records bool) probe.Settings {
 		ResetNoSocket:          c.TCP.Reset.NoSocket,
 		RetransmitEnabled:      c.TCP.Retransmit.Enabled,
 		LossEnabled:            c.TCP.Loss.Enabled,
+		ExcludeSelf:            c.Filter.ExcludeSelf,
 		HistogramBounds:        event.ExponentialBounds(),
 		RingBufferSize:         c.RingBufferSize.roundedUp(),
 		CountOnly:              !records,

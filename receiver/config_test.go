@@ -140,7 +140,7 @@ func TestWrongValuesAreRefusedWithKeyValueAndWhatIsAllowed(t *testing.T) {
 func TestWhatCannotBeReadIsRefusedWithItsKey(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		// Keys of signals that do not exist yet are no different from misspelt ones.
-		{"filter: {exclude_self: true}", `'ebpfnetreceiver.Config' has invalid keys: filter`},
+		{"filter: {include_ports: [80]}", `'filter' has invalid keys: include_ports`},
 		{"tcp: {listener: {enabled: true}}", `'tcp' has invalid keys: listener`},
 		{"rate_limit: {per_second: 1}", `'rate_limit' has invalid keys: per_second`},
 		{"tcp: {handshake: {enabled: true}}", `'tcp.handshake' has invalid keys: enabled`},
@@ -207,6 +207,7 @@ func TestProbeSettingsFollowTheConfig(t *testing.T) {
 		AcceptReport:           probe.ReportSlow,
 		AcceptSlowThreshold:    100 * time.Millisecond,
 		LossEnabled:            true,
+		ExcludeSelf:            true,
 		ResetEnabled:           true,
 		ResetNoSocket:          true,
 		RetransmitEnabled:      true,

@@ -53,6 +53,9 @@ func (m *Metrics) Build(c *event.Counters, now time.Time) pmetric.Metrics {
 	scope.Scope().SetName(metadata.ScopeName)
 	scope.Scope().SetVersion(m.settings.Version)
 
+	if now.Before(c.Start) { // the wall clock was set back
+		now = c.Start
+	}
 	b := builder{metrics: scope.Metrics(), start: pcommon.NewTimestampFromTime(c.Start), now: pcommon.NewTimestampFromTime(now)}
 	enabled := m.settings.Metrics
 	if enabled.TCPConnections.Enabled {

@@ -35,6 +35,7 @@ type Settings struct {
 	LossEnabled            bool
 	HistogramBounds        []uint64 // inclusive upper bounds in nanoseconds, ascending, at most event.MaxBounds
 	RingBufferSize         int      // bytes; rounded up to a power of two, at least a page
+	ExcludeSelf            bool     // this process's own connections are neither told nor counted
 	CountOnly              bool     // nobody wants records: count only
 	BTFPath                string   // BTF of a kernel that does not carry its own; empty: /sys/kernel/btf/vmlinux
 }

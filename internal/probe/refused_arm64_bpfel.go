@@ -33,7 +33,8 @@ type refusedConfig struct {
 	ResetNoSocket       uint8
 	AcceptReport        uint8
 	Self                uint32
-	Pad                 uint32
+	ExcludeSelf         uint8
+	Pad                 [3]uint8
 }
 
 type refusedCounts struct {

@@ -33,7 +33,8 @@ type resetConfig struct {
 	ResetNoSocket       uint8
 	AcceptReport        uint8
 	Self                uint32
-	Pad                 uint32
+	ExcludeSelf         uint8
+	Pad                 [3]uint8
 }
 
 type resetCounts struct {

@@ -167,7 +167,7 @@ func (l *loader) kernelTypes(path string) error {
 		return nil
 	}
 	if l.types, err = l.cache.Kernel(); err != nil {
-		return fmt.Errorf("load kernel types from /sys/kernel/btf/vmlinux: %w (a kernel built without CONFIG_DEBUG_INFO_BTF needs btf_path)", err)
+		return fmt.Errorf("load kernel types from /sys/kernel/btf/vmlinux: %w (needs a kernel built with CONFIG_DEBUG_INFO_BTF)", err)
 	}
 	return nil
 }
@@ -193,6 +193,9 @@ func (l *loader) configure(settings Settings) error {
 	}
 	if settings.CountOnly {
 		l.config.Records = 0
+	}
+	if settings.ExcludeSelf {
+		l.config.ExcludeSelf = 1
 	}
 	if settings.ResetNoSocket {
 		l.config.ResetNoSocket = 1
