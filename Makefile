@@ -52,8 +52,14 @@ run: build ## Build the collector and run it on this host: TCP trouble prints he
 	echo 'Failed and slow connects, resets and retransmits of this host print below. Ctrl-C ends it.' >&2
 	echo 'From another terminal, provoke one:  curl -s http://127.0.0.1:9' >&2
 	# The debug exporter's headings are left out. The filter outlives Ctrl-C so that the last lines still print.
-	$$as $(COLLECTOR) --config examples/quickstart.yaml |
-		(trap '' INT; exec sed -u -E '/^(Logs\t|ResourceLog #|ScopeLog #|$$)/d; s/ $$//')
+	# A closed terminal ends it too; a Collector takes the hang-up for a wish to read its configuration again.
+	($$as $(COLLECTOR) --config examples/quickstart.yaml &
+		pid=$$! status=0
+		trap 'kill -TERM $$pid' HUP INT TERM
+		wait $$pid || status=$$?
+		while kill -0 $$pid 2>/dev/null; do wait $$pid || status=$$?; done
+		exit $$status) |
+		(trap '' INT HUP; exec sed -u -E '/^(Logs\t|ResourceLog #|ScopeLog #|$$)/d; s/ $$//')
 
 build: $(COLLECTOR) ## Build bin/otelcol-ebpfnet with ocb
 

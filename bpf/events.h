@@ -17,6 +17,9 @@ enum event_kind {
 	EVENT_RESET_RECEIVED,
 	EVENT_SEGMENT_RETRANSMITTED,
 	EVENT_SOCKET_CLOSED, /* a socket that retransmitted is gone; only ktime_ns, cookie and kind count */
+	EVENT_ACCEPT_COMPLETED,
+	EVENT_LOSS_ENTERED,
+	EVENT_RECOVERY_ENTERED,
 	EVENT_KINDS,
 };
 
@@ -65,6 +68,7 @@ enum owner_source {
 	OWNER_NONE,
 	OWNER_CURRENT,
 	OWNER_OPENER,
+	OWNER_SCAN,
 	OWNER_SOURCES,
 };
 
@@ -78,8 +82,10 @@ enum report {
 enum event_flag {
 	EVENT_HAS_SNAPSHOT = 1,
 	EVENT_HAS_DURATION = 2, /* duration_ns counts: the SYN was seen too */
+	EVENT_HAS_WAIT = 4,	/* wait_ns counts: the end of the handshake was seen too */
 };
 
+#define TCP_CA_STATES 5		/* enum tcp_ca_state, the same on all kernels: Open, Disorder, CWR, Recovery, Loss */
 #define RESET_REASONS 64	/* reset reasons counted apart; the last takes those above */
 #define HISTOGRAM_BOUNDS 192	/* buckets of a histogram but for the one above all bounds */
 #define SEARCH_BOUNDS 256	/* HISTOGRAM_BOUNDS rounded up to a power of two */
@@ -138,14 +144,15 @@ struct event {
 	__u8 outcome;		/* enum outcome */
 	__u8 segment;		/* enum segment_type */
 	__u8 retransmit;	/* enum retransmit_type */
-	__u64 duration_ns;	/* SYN to outcome */
+	__u64 duration_ns;	/* SYN, or first SYN-ACK, to outcome */
+	__u64 wait_ns;		/* in the accept queue */
 	__u32 count;		/* SYN retransmits of a handshake; attempt of a SYN retransmit; segments of a retransmit */
 	__u16 error;		/* errno of a failed connect */
 	__u16 reason;		/* the kernel's enum sk_rst_reason */
 	struct owner owner;
 	struct snapshot snapshot;
 };
-_Static_assert(sizeof(struct event) == 248, "struct event");
+_Static_assert(sizeof(struct event) == 256, "struct event");
 
 /* Durations by bucket: bucket[i] holds those in (bounds[i - 1], bounds[i]], the last one those above all bounds. */
 struct histogram {
@@ -158,6 +165,7 @@ struct counts {
 	__u64 connections[ROLES][OUTCOMES];
 	__u64 retransmits[SEGMENT_TYPES][RETRANSMIT_TYPES];
 	__u64 resets[DIRECTIONS][RESET_REASONS];
+	__u64 congestion[TCP_CA_STATES]; /* states entered */
 	__u64 seen[EVENT_KINDS];	/* events that were to become records */
 	__u64 ring_full[EVENT_KINDS];	/* of those, lost for want of room */
 	__u64 sockets_added;
@@ -168,13 +176,17 @@ struct counts {
 /* Set before load from one Go function. */
 struct config {
 	__u64 slow_threshold_ns;
+	__u64 slow_wait_threshold_ns;
 	__u64 wakeup_bytes;	/* fill of the ring buffer at which the reader is woken */
 	__s32 cgroup_subsys;	/* cgroup v1: index of the subsystem whose cgroup identifies a container; -1: cgroup v2 */
 	__u8 records;		/* 0: nobody reads records, count only */
 	__u8 report;		/* enum report */
 	__u8 reset_no_socket;	/* answers to strays become records */
-	__u8 pad;
+	__u8 accept_report;	/* enum report */
+	__u32 self;		/* the collector's thread group id, host's pid namespace */
+	__u8 exclude_self;	/* the collector's own connections are neither told nor counted */
+	__u8 pad[3];
 };
-_Static_assert(sizeof(struct config) == 24, "struct config");
+_Static_assert(sizeof(struct config) == 40, "struct config");
 
 #endif

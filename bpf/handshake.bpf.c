@@ -38,7 +38,7 @@ static __always_inline void handshake_began(struct sock *sk)
 	s.error_before = sk->sk_err;
 	s.port_before = tp->inet_conn.icsk_inet.inet_sport;
 	if (capture_owner(&s.owner))
-		s.flags = SOCKET_HAS_OWNER;
+		s.flags = flags_of_owned(&s.owner);
 	add_socket(sk, &s);
 }
 
@@ -89,10 +89,11 @@ static __always_inline void handshake_ended(struct sock *sk, struct socket_info 
 		count_syn_retransmits(s, tp, 1);
 		retransmits = s->syn_retransmits;
 		duration_ns = handshake_duration(tp, s, now, outcome == OUTCOME_OK);
-		if (duration_ns)
+		if (duration_ns && !is_excluded(s))
 			count_duration(ROLE_CLIENT, outcome, duration_ns);
 	}
-	count(connections[ROLE_CLIENT][outcome], 1);
+	if (!is_excluded(s))
+		count(connections[ROLE_CLIENT][outcome], 1);
 	if (outcome != OUTCOME_OK) {
 		c = take_closing(bpf_get_socket_cookie(sk));
 		if (c)
@@ -103,7 +104,7 @@ static __always_inline void handshake_ended(struct sock *sk, struct socket_info 
 		if (outcome == OUTCOME_OK)
 			s->established_ktime_ns = now;
 	}
-	if (!is_reported(outcome, duration_ns, retransmits))
+	if (is_excluded(s) || !is_reported(outcome, duration_ns, retransmits))
 		return;
 	e = reserve(outcome == OUTCOME_OK ? EVENT_CONNECT_COMPLETED : EVENT_CONNECT_FAILED, now);
 	if (!e)
@@ -125,6 +126,35 @@ static __always_inline void handshake_ended(struct sock *sk, struct socket_info 
 	else
 		own_by_opener(e, s);
 	submit(e);
+}
+
+/* First SYN-ACK to final ACK; 0: not known (SYN cookies, or an old kernel that has sent the SYN-ACK again). srtt holds the round trip
+ * unless the SYN-ACK was sent again; total_rto_time, in milliseconds, is what passed since the first one (tcp_create_openreq_child). */
+static __always_inline __u64 inbound_duration(struct tcp_sock *tp)
+{
+	if (!tp->total_retrans)
+		return (__u64)(tp->srtt_us >> 3) * 1000;
+	if (bpf_core_field_exists(tp->total_rto_time))
+		return (__u64)tp->total_rto_time * 1000000;
+	return 0;
+}
+
+/* SYN_RECV -> ESTABLISHED of a socket that a listener has made: from now on it waits for accept(). */
+static __always_inline void connection_queued(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+	struct socket_info s = {};
+
+	if (!tp)
+		return;
+	s.established_ktime_ns = bpf_ktime_get_ns();
+	s.handshake_ns = inbound_duration(tp);
+	s.syn_retransmits = tp->total_retrans;
+	s.flags = SOCKET_IN_QUEUE;
+	count(connections[ROLE_SERVER][OUTCOME_OK], 1);
+	if (s.handshake_ns)
+		count_duration(ROLE_SERVER, OUTCOME_OK, s.handshake_ns);
+	add_socket(sk, &s);
 }
 
 /* A socket that was aborted is in CLOSE by the time its RST goes out. */
@@ -181,6 +211,8 @@ static __always_inline void state_changed(struct sock *sk, int old_state, int ne
 	s = find_socket(sk);
 	if (old_state == TCP_SYN_SENT || (old_state == TCP_SYN_RECV && s && s->syn_ktime_ns))
 		handshake_ended(sk, s, old_state, new_state, 0);
+	else if (new_state == TCP_ESTABLISHED && !s)
+		connection_queued(sk);
 	if (new_state == TCP_CLOSE && old_state != TCP_LISTEN)
 		remember_state(sk, s, old_state);
 }

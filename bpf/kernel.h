@@ -125,6 +125,7 @@ struct tcp_sock {
 	__u32 data_segs_in;
 	__u32 data_segs_out;
 	__u32 retrans_stamp;
+	__u32 total_rto_time;
 	__u32 rcv_tstamp;
 	__u8 fastopen_connect : 1;
 	__u8 tcp_usec_ts : 1;
@@ -177,6 +178,7 @@ struct cgroup_subsys_state {
 	struct cgroup *cgroup;
 };
 struct css_set {
+	struct cgroup *dfl_cgrp;
 	struct cgroup_subsys_state *subsys[16];
 };
 
@@ -207,6 +209,12 @@ struct pt_regs {
 	__u64 regs[31];
 	__u64 orig_x0;
 #endif
+};
+
+/* kernel/bpf/task_iter.c */
+struct bpf_iter__task_file {
+	struct task_struct *task;
+	struct file *file;
 };
 
 #pragma clang attribute pop

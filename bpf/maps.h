@@ -33,6 +33,14 @@ struct {
 	__uint(max_entries, ROLES *OUTCOMES);
 } handshakes SEC(".maps");
 
+/* Key: 0. Waits in the accept queue, one copy per CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct histogram);
+	__uint(max_entries, 1);
+} accept_waits SEC(".maps");
+
 /* Atomic although the map is per CPU: a softirq can interrupt another program between load and store. */
 #define count(field, n) ({						\
 	__u32 zero = 0;							\
@@ -53,15 +61,26 @@ static __always_inline __u32 bucket_of(__u64 value)
 	return i > HISTOGRAM_BOUNDS ? HISTOGRAM_BOUNDS : i;
 }
 
-static __always_inline void count_duration(__u32 role, __u32 outcome, __u64 duration_ns)
+static __always_inline void count_in(struct histogram *h, __u64 duration_ns)
 {
-	__u32 key = role * OUTCOMES + outcome;
-	struct histogram *h = bpf_map_lookup_elem(&handshakes, &key);
-
 	if (!h)
 		return;
 	__sync_fetch_and_add(&h->sum_ns, duration_ns);
 	__sync_fetch_and_add(&h->bucket[bucket_of(duration_ns)], 1);
+}
+
+static __always_inline void count_duration(__u32 role, __u32 outcome, __u64 duration_ns)
+{
+	__u32 key = role * OUTCOMES + outcome;
+
+	count_in(bpf_map_lookup_elem(&handshakes, &key), duration_ns);
+}
+
+static __always_inline void count_wait(__u64 wait_ns)
+{
+	__u32 key = 0;
+
+	count_in(bpf_map_lookup_elem(&accept_waits, &key), wait_ns);
 }
 
 /* A zeroed record, or NULL when nobody reads records or there is no room; either way it is counted. */

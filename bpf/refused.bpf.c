@@ -1,26 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Connects that the local routing table or a policy refuses before the socket changes its state: only connect() tells. */
 #include "outcome.h"
+#include "descriptor.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-/* The socket behind a descriptor of the current task, or NULL. Another thread may replace the descriptor meanwhile: what is found
- * must point back at itself. */
-static __always_inline struct sock *socket_of(struct task_struct *task, __u32 fd)
-{
-	struct fdtable *fdt = task->files->fdt;
-	struct socket *socket;
-	struct file *file;
-
-	if (fd >= fdt->max_fds)
-		return 0;
-	if (bpf_probe_read_kernel(&file, sizeof(file), fdt->fd + fd) || !file)
-		return 0;
-	socket = BPF_CORE_READ(file, private_data);
-	if (BPF_CORE_READ(socket, file) != file || BPF_CORE_READ(socket, sk, sk_socket) != socket)
-		return 0;
-	return BPF_CORE_READ(socket, sk);
-}
 
 /* Errors with which the routing table, a policy or a lack of memory refuses a connect before the socket changes its state. */
 static __always_inline bool is_local_refusal(long error)
@@ -71,7 +54,6 @@ static __always_inline void connect_returned(long result)
 	struct closing *c;
 	struct event *e, asked = {};
 	struct sock *sk;
-	__u16 protocol;
 	__u64 cookie;
 
 	/* ECONNABORTED is what connect() returns after a failure that SO_ERROR has told (__inet_stream_connect). Anything else that
@@ -79,14 +61,8 @@ static __always_inline void connect_returned(long result)
 	if (result >= 0 || (!is_local_refusal(-result) && result != -ECONNABORTED))
 		return;
 	regs = (void *)bpf_task_pt_regs((void *)task);
-	sk = socket_of(task, syscall_arg(regs, 0));
-	protocol = BPF_CORE_READ(sk, sk_protocol);
-	if (sk && protocol == IPPROTO_MPTCP && bpf_core_type_exists(struct mptcp_sock)) {
-		sk = BPF_CORE_READ((struct mptcp_sock *)sk, first);
-		protocol = BPF_CORE_READ(sk, sk_protocol);
-	}
-	if (!sk || protocol != IPPROTO_TCP || BPF_CORE_READ(sk, sk_type) != SOCK_STREAM ||
-	    BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_CLOSE)
+	sk = tcp_socket_of(task, syscall_arg(regs, 0));
+	if (!sk || BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_CLOSE)
 		return;
 	cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
 	c = find_closing(cookie);
@@ -98,6 +74,8 @@ static __always_inline void connect_returned(long result)
 			return;
 	}
 	if (!is_local_refusal(-result))
+		return;
+	if (cfg.exclude_self && bpf_get_current_pid_tgid() >> 32 == cfg.self)
 		return;
 	if (!read_asked_address(&asked, (void *)syscall_arg(regs, 1), syscall_arg(regs, 2)))
 		return;
@@ -118,16 +96,10 @@ static __always_inline void connect_returned(long result)
 	e->local_port = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
 	__builtin_memcpy(e->peer_addr, asked.peer_addr, sizeof(e->peer_addr));
 	e->peer_port = asked.peer_port;
-	own_by_current(e, 0);
+	if (capture_owner(&e->owner))
+		e->owner_source = OWNER_CURRENT;
 	submit(e);
 }
-
-/* The context is the format of sys_exit tracepoints, the same on all 64-bit kernels. */
-struct syscall_exit {
-	__u64 common;
-	__s64 number;
-	__s64 result;
-};
 
 SEC("tracepoint/syscalls/sys_exit_connect")
 int connect_exit(struct syscall_exit *ctx)

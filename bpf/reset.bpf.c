@@ -47,6 +47,10 @@ static __always_inline void reset_was_sent(struct sock *sk, const struct sk_buff
 		if (!is_mini(state) && state != TCP_LISTEN)
 			tp = tcp_of(sk);
 	}
+	if (sk && tp)
+		s = find_socket(sk) ?: find_departed(sk);
+	if (is_excluded(s))
+		return;
 	count_reset(DIRECTION_TRANSMIT, reason);
 	if (!cfg.reset_no_socket && (!sk || state == TCP_LISTEN)) /* strays: anybody can send any number of them */
 		return;
@@ -56,7 +60,6 @@ static __always_inline void reset_was_sent(struct sock *sk, const struct sk_buff
 	e->reason = reason;
 	e->state = state;
 	if (sk && tp) {
-		s = find_socket(sk) ?: find_departed(sk);
 		read_flow(e, sk, tp);
 		e->state = state_before(sk, state, s);
 		read_snapshot(e, sk, tp, s);
@@ -103,7 +106,7 @@ static __always_inline void reset_was_received(struct sock *sk)
 	struct tcp_sock *tp = tcp_of(sk);
 	struct event *e;
 
-	if (!tp || is_refused_handshake(state, s) || is_data_after_close(sk, tp, state))
+	if (!tp || is_excluded(s) || is_refused_handshake(state, s) || is_data_after_close(sk, tp, state))
 		return;
 	count_reset(DIRECTION_RECEIVE, 0);
 	e = reserve(EVENT_RESET_RECEIVED, bpf_ktime_get_ns());

@@ -50,8 +50,10 @@ static __always_inline void segment_was_sent(struct sock *sk, const struct sk_bu
 		return;
 	type = type_of(tp, segment);
 	segments = skb_gso_segs(skb);
-	count(retransmits[segment & 3][type & 3], segments);
 	s = find_socket(sk);
+	if (is_excluded(s))
+		return;
+	count(retransmits[segment & 3][type & 3], segments);
 	attempt = tp->total_retrans; /* of a socket that has not been seen before */
 	if (handshake && s && s->syn_ktime_ns) {
 		count_syn_retransmits(s, tp, 1);

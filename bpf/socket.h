@@ -13,6 +13,9 @@
 enum socket_flag {
 	SOCKET_HAS_OWNER = 1,
 	SOCKET_RETRANSMITTED = 2, /* user space folds its retransmits and waits for its end */
+	SOCKET_IN_QUEUE = 4,	  /* established, and nobody has accepted it yet */
+	SOCKET_EXCLUDED = 16,	  /* the user's filter leaves it out */
+	SOCKET_SCANNED = 8,	  /* was there before the collector; its owner is who had it then */
 };
 
 /* History of one socket. */
@@ -20,6 +23,7 @@ struct socket_info {
 	__u64 cookie;		/* of the socket that this entry is about; another one at the same address has another */
 	__u64 syn_ktime_ns;	/* when the SYN was sent; 0: not seen, or the handshake is over */
 	__u64 established_ktime_ns;
+	__u64 handshake_ns;	/* inbound: first SYN-ACK to final ACK; 0: not known */
 	__u32 retrans_seen;	/* tcp_sock.total_retrans when last looked at: a socket can connect more than once */
 	__u32 syn_retransmits;	/* of this handshake, up to retrans_seen; those that never left this host do not count */
 	__u16 error_before;	/* sock.sk_err when this handshake began: one of before may still stand */
@@ -106,6 +110,17 @@ static __always_inline struct socket_info *find_socket(const struct sock *sk)
 	return s && s->cookie == sk->__sk_common.skc_cookie.counter ? s : 0;
 }
 
+static __always_inline bool is_excluded(const struct socket_info *s)
+{
+	return s && s->flags & SOCKET_EXCLUDED;
+}
+
+/* The flags of a socket with this owner. */
+static __always_inline __u8 flags_of_owned(const struct owner *o)
+{
+	return cfg.exclude_self && o->pid == cfg.self ? SOCKET_HAS_OWNER | SOCKET_EXCLUDED : SOCKET_HAS_OWNER;
+}
+
 /* The entry of a socket that may just have been destroyed. */
 static __always_inline struct socket_info *find_departed(const struct sock *sk)
 {
@@ -188,33 +203,30 @@ static __always_inline __u32 innermost_number(struct pid *pid, __u32 outermost)
 	return nr;
 }
 
-static __always_inline __u64 current_cgroup(struct task_struct *task)
+static __always_inline __u64 cgroup_of(const struct task_struct *task)
 {
 	if (cfg.cgroup_subsys < 0)
-		return bpf_get_current_cgroup_id();
-	/* bpf_get_current_cgroup_id knows only cgroup v2, whose root holds every process on a v1 or hybrid host. */
+		return task->cgroups->dfl_cgrp->kn->id;
+	/* On a v1 or hybrid host the root of cgroup v2 holds every process. */
 	return task->cgroups->subsys[cfg.cgroup_subsys]->cgroup->kn->id;
 }
 
-/* The current thread. Only in process context: in a softirq the current thread is whoever was interrupted. False for threads of
- * the kernel (NFS, iSCSI and the like connect from a kworker): nobody's process. */
-static __always_inline bool capture_owner(struct owner *o)
+/* The task as an owner. False for threads of the kernel (NFS, iSCSI and the like connect from a kworker): nobody's process. */
+static __always_inline bool take_owner(struct owner *o, const struct task_struct *task)
 {
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct task_struct *leader;
+	const struct task_struct *leader = task->group_leader;
 	struct mm_struct *mm;
 	struct file *exe;
 
 	if (task->flags & PF_KTHREAD)
 		return 0;
-	leader = task->group_leader;
 	o->pid = task->tgid;
 	o->tid = task->pid;
 	o->vpid = innermost_number(leader->thread_pid, o->pid);
 	o->vtid = innermost_number(task->thread_pid, o->tid);
 	o->start_boottime_ns = leader->start_boottime;
-	o->cgroup_id = current_cgroup(task);
-	bpf_get_current_comm(o->comm, sizeof(o->comm));
+	o->cgroup_id = cgroup_of(task);
+	bpf_probe_read_kernel(o->comm, sizeof(o->comm), task->comm);
 	mm = task->mm;
 	if (!mm) /* exiting: do_exit has let go of its memory before its descriptors are closed */
 		return 1;
@@ -224,19 +236,33 @@ static __always_inline bool capture_owner(struct owner *o)
 	return 1;
 }
 
-/* The thread that opened the socket. */
+/* The current thread. Only in process context: in a softirq the current thread is whoever was interrupted. */
+static __always_inline bool capture_owner(struct owner *o)
+{
+	return take_owner(o, (void *)bpf_get_current_task_btf());
+}
+
+/* The thread that opened the socket, or the process that had it when the collector started. */
 static __always_inline void own_by_opener(struct event *e, const struct socket_info *s)
 {
 	if (!s || !(s->flags & SOCKET_HAS_OWNER))
 		return;
 	e->owner = s->owner;
-	e->owner_source = OWNER_OPENER;
+	e->owner_source = s->flags & SOCKET_SCANNED ? OWNER_SCAN : OWNER_OPENER;
+}
+
+/* Whether the collector only happens to close somebody's socket: as long as the scan looks at a descriptor it holds it, and if it is
+ * closed meanwhile, the last to let go does the work. */
+static __always_inline bool is_in_passing(const struct owner *current, const struct socket_info *s)
+{
+	return current->pid == cfg.self && !(s && s->flags & SOCKET_HAS_OWNER && s->owner.pid == cfg.self);
 }
 
 /* The thread that does something to its own socket; a kernel thread does it for whoever opened it. */
 static __always_inline void own_by_current(struct event *e, const struct socket_info *s)
 {
-	if (!capture_owner(&e->owner)) {
+	if (!capture_owner(&e->owner) || is_in_passing(&e->owner, s)) {
+		__builtin_memset(&e->owner, 0, sizeof(e->owner));
 		own_by_opener(e, s);
 		return;
 	}
@@ -336,52 +362,46 @@ static __always_inline bool read_packet(struct event *e, const struct sk_buff *s
 	return 1;
 }
 
-/* Unacknowledged and unsent bytes, as SIOCOUTQ tells them (tcp_ioctl). */
-static __always_inline __u32 send_queue(const struct tcp_sock *tp, __u8 state)
-{
-	if (state == TCP_SYN_SENT || state == TCP_SYN_RECV)
-		return 0;
-	return tp->write_seq - tp->snd_una;
-}
-
-/* Unread bytes, as SIOCINQ tells them (tcp_inq): a FIN takes a sequence number but is nothing to read. Closing a socket throws its
- * queue away but leaves copied_seq. */
-static __always_inline __u32 receive_queue(const struct tcp_sock *tp, const struct sock *sk, __u8 state)
-{
-	__u32 unread = tp->rcv_nxt - tp->copied_seq;
-
-	if (state == TCP_SYN_SENT || state == TCP_SYN_RECV)
-		return 0;
-	if (unread && sk->__sk_common.skc_flags & (1UL << SOCK_DONE_BIT))
-		unread--;
-	return unread;
-}
+/*
+ * Reads the snapshot of a full socket, by READ(pointer, field): directly where the verifier knows what sk and tp are, by probe reads
+ * where they were found by way of a descriptor. C has no other way to say the same for both.
+ * Queues are as SIOCOUTQ and SIOCINQ tell them (tcp_ioctl, tcp_inq): neither counts before the connection is established, and a FIN
+ * takes a sequence number but is nothing to read. Closing a socket throws its queue away but leaves copied_seq. The ages only
+ * count once there was data: tcp_init_transfer and tcp_finish_connect set both times without any.
+ */
+#define READ_SNAPSHOT(e, sk, tp, info, READ) ({								\
+	bool opening = (e)->state == TCP_SYN_SENT || (e)->state == TCP_SYN_RECV;			\
+	__u32 unread = READ(tp, rcv_nxt) - READ(tp, copied_seq), jiffies = bpf_jiffies64();		\
+	struct snapshot *s = &(e)->snapshot;								\
+													\
+	(e)->flags |= EVENT_HAS_SNAPSHOT;								\
+	s->srtt_us = READ(tp, srtt_us) >> 3;								\
+	s->rttvar_us = READ(tp, mdev_us) >> 2; /* as tcp_get_info tells it */				\
+	s->rto_jiffies = READ(tp, inet_conn.icsk_rto);							\
+	s->cwnd = READ(tp, snd_cwnd);									\
+	s->ssthresh = READ(tp, snd_ssthresh);								\
+	s->total_retrans = READ(tp, total_retrans);							\
+	s->lost = READ(tp, lost_out);									\
+	s->outstanding = READ(tp, packets_out);								\
+	s->dsack_dups = READ(tp, dsack_dups);								\
+	s->snd_wnd = READ(tp, snd_wnd);									\
+	s->rcv_wnd = READ(tp, rcv_wnd);									\
+	s->send_queue = opening ? 0 : READ(tp, write_seq) - READ(tp, snd_una);				\
+	if (unread && READ(sk, __sk_common.skc_flags) & (1UL << SOCK_DONE_BIT))				\
+		unread--;										\
+	s->receive_queue = opening ? 0 : unread;							\
+	s->last_send_age_jiffies = READ(tp, data_segs_out) ? jiffies - READ(tp, lsndtime) : ~0U;	\
+	s->last_receive_age_jiffies =									\
+		READ(tp, data_segs_in) ? jiffies - READ(tp, inet_conn.icsk_ack.lrcvtime) : ~0U;		\
+	if ((info) && (info)->established_ktime_ns)							\
+		s->established_age_ns = (e)->ktime_ns - (info)->established_ktime_ns;			\
+})
+#define DIRECT(pointer, field) ((pointer)->field)
 
 static __always_inline void read_snapshot(struct event *e, const struct sock *sk, const struct tcp_sock *tp,
 					  const struct socket_info *info)
 {
-	struct snapshot *s = &e->snapshot;
-	__u32 jiffies = bpf_jiffies64();
-
-	e->flags |= EVENT_HAS_SNAPSHOT;
-	s->srtt_us = tp->srtt_us >> 3;
-	s->rttvar_us = tp->mdev_us >> 2; /* as tcp_get_info tells it */
-	s->rto_jiffies = tp->inet_conn.icsk_rto;
-	s->cwnd = tp->snd_cwnd;
-	s->ssthresh = tp->snd_ssthresh;
-	s->total_retrans = tp->total_retrans;
-	s->lost = tp->lost_out;
-	s->outstanding = tp->packets_out;
-	s->dsack_dups = tp->dsack_dups;
-	s->snd_wnd = tp->snd_wnd;
-	s->rcv_wnd = tp->rcv_wnd;
-	s->send_queue = send_queue(tp, e->state);
-	s->receive_queue = receive_queue(tp, sk, e->state);
-	/* tcp_init_transfer and tcp_finish_connect set both times without any data */
-	s->last_send_age_jiffies = tp->data_segs_out ? jiffies - tp->lsndtime : ~0U;
-	s->last_receive_age_jiffies = tp->data_segs_in ? jiffies - tp->inet_conn.icsk_ack.lrcvtime : ~0U;
-	if (info && info->established_ktime_ns)
-		s->established_age_ns = e->ktime_ns - info->established_ktime_ns;
+	READ_SNAPSHOT(e, sk, tp, info, DIRECT);
 }
 
 #endif

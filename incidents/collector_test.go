@@ -113,6 +113,7 @@ receivers:
     collection_interval: 500ms
     tcp:
       handshake: {report: all}
+    rate_limit: {records_per_second: 0} # records are compared with counters
 exporters:
   otlp_http: {endpoint: "http://%s", compression: none}
 service:

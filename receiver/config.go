@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -31,6 +32,8 @@ type Config struct {
 	BTFPath            string                            `mapstructure:"btf_path"`
 	TCP                TCPConfig                         `mapstructure:"tcp"`
 	Resource           ResourceConfig                    `mapstructure:"resource"`
+	RateLimit          RateLimitConfig                   `mapstructure:"rate_limit"`
+	Filter             FilterConfig                      `mapstructure:"filter"`
 	RingBufferSize     ByteSize                          `mapstructure:"ring_buffer_size"`
 	TCPMetrics         TCPMetricsConfig                  `mapstructure:"tcp_metrics"`
 	Metrics            metadata.MetricsConfig            `mapstructure:"metrics"`
@@ -40,13 +43,22 @@ type Config struct {
 // TCPConfig is one section a signal.
 type TCPConfig struct {
 	Handshake  HandshakeConfig  `mapstructure:"handshake"`
+	Accept     AcceptConfig     `mapstructure:"accept"`
 	Reset      ResetConfig      `mapstructure:"reset"`
 	Retransmit RetransmitConfig `mapstructure:"retransmit"`
+	Loss       LossConfig       `mapstructure:"loss"`
 }
 
 // HandshakeConfig says which outbound handshakes become records: all, slow (those of at least SlowThreshold, failed ones, and
 // ones with a retransmitted SYN), failed or none. Metrics count all.
 type HandshakeConfig struct {
+	Report        string        `mapstructure:"report"`
+	SlowThreshold time.Duration `mapstructure:"slow_threshold"`
+}
+
+// AcceptConfig says which accepted connections become records: all, slow (those that waited at least SlowThreshold in the accept
+// queue, and ones with a retransmitted SYN-ACK) or none; failed is none too, since an accept does not fail. Metrics count all.
+type AcceptConfig struct {
 	Report        string        `mapstructure:"report"`
 	SlowThreshold time.Duration `mapstructure:"slow_threshold"`
 }
@@ -64,11 +76,28 @@ type RetransmitConfig struct {
 	Interval time.Duration `mapstructure:"interval"`
 }
 
+// LossConfig is about loss state and fast recovery entered.
+type LossConfig struct {
+	Enabled bool `mapstructure:"enabled"`
+}
+
+// FilterConfig says what is neither told nor counted: with ExcludeSelf the Collector's own connections.
+type FilterConfig struct {
+	ExcludeSelf bool `mapstructure:"exclude_self"`
+}
+
 // ResourceConfig says where a process may say what it is (service.*, k8s.*, deployment.environment.name): in the variables
 // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES of its environment, and in the context that it publishes (OTEP 4719).
 type ResourceConfig struct {
 	ProcessEnvironment bool `mapstructure:"process_environment"`
 	ProcessContext     bool `mapstructure:"process_context"`
+}
+
+// RateLimitConfig bounds the records of each kind: RecordsPerSecond lastingly, 0 for no limit, and Burst at once. No cgroup, nor
+// all that have no owner together, takes more than half of either. Metrics count all.
+type RateLimitConfig struct {
+	RecordsPerSecond float64 `mapstructure:"records_per_second"`
+	Burst            int     `mapstructure:"burst"`
 }
 
 // TCPMetricsConfig shapes the TCP metrics. Histogram is exponential or explicit.
@@ -93,6 +122,9 @@ const (
 	minThreshold          = time.Microsecond
 	minFoldInterval       = time.Millisecond
 	maxDuration           = 24 * time.Hour
+	minRecordsPerSecond   = 0.01
+	maxRecordsPerSecond   = 1_000_000
+	maxBurst              = 1_000_000
 )
 
 func createDefaultConfig() component.Config {
@@ -101,10 +133,14 @@ func createDefaultConfig() component.Config {
 		CollectionInterval: 10 * time.Second,
 		TCP: TCPConfig{
 			Handshake:  HandshakeConfig{Report: reportSlow, SlowThreshold: 250 * time.Millisecond},
+			Accept:     AcceptConfig{Report: reportSlow, SlowThreshold: 100 * time.Millisecond},
 			Reset:      ResetConfig{Enabled: true},
 			Retransmit: RetransmitConfig{Enabled: true, Interval: time.Second},
+			Loss:       LossConfig{Enabled: true},
 		},
 		Resource:           ResourceConfig{ProcessEnvironment: true, ProcessContext: true},
+		RateLimit:          RateLimitConfig{RecordsPerSecond: 100, Burst: 1000},
+		Filter:             FilterConfig{ExcludeSelf: true},
 		RingBufferSize:     8 * mebibyte,
 		TCPMetrics:         TCPMetricsConfig{Histogram: histogramExponential},
 		Metrics:            metadata.DefaultMetricsConfig(),
@@ -120,10 +156,27 @@ func (c *Config) Validate() error {
 		absolute("root_path", c.RootPath),
 		oneOf("tcp::handshake::report", c.TCP.Handshake.Report, reportAll, reportSlow, reportFailed, reportNone),
 		zeroOrBetween("tcp::handshake::slow_threshold", c.TCP.Handshake.SlowThreshold, minThreshold, maxDuration),
+		oneOf("tcp::accept::report", c.TCP.Accept.Report, reportAll, reportSlow, reportFailed, reportNone),
+		zeroOrBetween("tcp::accept::slow_threshold", c.TCP.Accept.SlowThreshold, minThreshold, maxDuration),
 		zeroOrBetween("tcp::retransmit::interval", c.TCP.Retransmit.Interval, minFoldInterval, maxDuration),
+		c.RateLimit.validate(),
 		between("ring_buffer_size", c.RingBufferSize, minRingBufferSize, maxRingBufferSize),
 		oneOf("tcp_metrics::histogram", c.TCPMetrics.Histogram, histogramExponential, histogramExplicit),
 	)
+}
+
+func (c *RateLimitConfig) validate() error {
+	var errs []error
+	perSecond := c.RecordsPerSecond
+	allowed := perSecond == 0 || perSecond >= minRecordsPerSecond && perSecond <= maxRecordsPerSecond // NaN is not
+	if !allowed {
+		errs = append(errs, fmt.Errorf("rate_limit::records_per_second is %v: must be 0 or from %v to %v",
+			perSecond, minRecordsPerSecond, maxRecordsPerSecond))
+	}
+	if c.Burst < 1 || c.Burst > maxBurst {
+		errs = append(errs, fmt.Errorf("rate_limit::burst is %d: must be from 1 to %d", c.Burst, maxBurst))
+	}
+	return errors.Join(errs...)
 }
 
 func oneOf(key, value string, allowed ...string) error {
@@ -157,13 +210,21 @@ func absolute(key, value string) error {
 	return fmt.Errorf("%s is %q: must be empty or an absolute path", key, value)
 }
 
+var reports = map[string]probe.Report{reportAll: probe.ReportAll, reportSlow: probe.ReportSlow, reportFailed: probe.ReportFailed,
+	reportNone: probe.ReportNone}
+
 // probeSettings is what the kernel side needs to know. Without a consumer of records none are made; metrics count all the same.
 func (c *Config) probeSettings(records bool) probe.Settings {
 	s := probe.Settings{
+		HandshakeReport:        reports[c.TCP.Handshake.Report],
 		HandshakeSlowThreshold: c.TCP.Handshake.SlowThreshold,
+		AcceptReport:           reports[c.TCP.Accept.Report],
+		AcceptSlowThreshold:    c.TCP.Accept.SlowThreshold,
 		ResetEnabled:           c.TCP.Reset.Enabled,
 		ResetNoSocket:          c.TCP.Reset.NoSocket,
 		RetransmitEnabled:      c.TCP.Retransmit.Enabled,
+		LossEnabled:            c.TCP.Loss.Enabled,
+		ExcludeSelf:            c.Filter.ExcludeSelf,
 		HistogramBounds:        event.ExponentialBounds(),
 		RingBufferSize:         c.RingBufferSize.roundedUp(),
 		CountOnly:              !records,
@@ -171,16 +232,6 @@ func (c *Config) probeSettings(records bool) probe.Settings {
 	}
 	if c.TCPMetrics.Histogram == histogramExplicit {
 		s.HistogramBounds = event.ExplicitBounds()
-	}
-	switch c.TCP.Handshake.Report {
-	case reportAll:
-		s.HandshakeReport = probe.ReportAll
-	case reportSlow:
-		s.HandshakeReport = probe.ReportSlow
-	case reportFailed:
-		s.HandshakeReport = probe.ReportFailed
-	default:
-		s.HandshakeReport = probe.ReportNone
 	}
 	return s
 }
@@ -247,4 +298,15 @@ func (b ByteSize) String() string {
 // roundedUp is the least power of two that is not smaller. The size must have passed Validate.
 func (b ByteSize) roundedUp() int {
 	return 1 << bits.Len64(uint64(b)-1)
+}
+
+// checkRoot says what is wrong with root_path, which depends on the host and so is no matter of validation.
+func (c *Config) checkRoot() error {
+	if c.RootPath == "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(c.RootPath, "proc", "1")); err != nil {
+		return fmt.Errorf("root_path is %q: must be where the host's / is mounted, with its /proc: %w", c.RootPath, err)
+	}
+	return nil
 }

@@ -50,6 +50,7 @@ func TestConfigIsReadFromYAML(t *testing.T) {
 	all.TCP.Reset = ResetConfig{Enabled: true, NoSocket: true}
 	all.TCP.Retransmit = RetransmitConfig{Enabled: true, Interval: 5 * time.Second}
 	all.Resource = ResourceConfig{}
+	all.RateLimit = RateLimitConfig{RecordsPerSecond: 0.5, Burst: 20}
 	all.RingBufferSize = 16 << 20
 	all.TCPMetrics.Histogram = "explicit"
 	all.Metrics.TCPResets.Enabled = false
@@ -59,6 +60,7 @@ func TestConfigIsReadFromYAML(t *testing.T) {
 	off.TCP.Handshake.Report = "none"
 	off.TCP.Reset.Enabled = false
 	off.TCP.Retransmit = RetransmitConfig{}
+	off.RateLimit.RecordsPerSecond = 0
 	off.RingBufferSize = 4096
 
 	file, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
@@ -83,6 +85,8 @@ func TestSectionsKeepTheDefaultsOfWhatTheyLeaveOut(t *testing.T) {
 		"empty metrics":      "metrics:",
 		"empty attributes":   "resource_attributes: {}",
 		"empty tcp_metrics":  "tcp_metrics:",
+		"empty rate_limit":   "rate_limit:",
+		"half a rate_limit":  "rate_limit: {records_per_second: 100}",
 		"metric as default":  "metrics: {ebpfnet.tcp.resets: {enabled: true}}",
 		"metric without key": "metrics: {ebpfnet.tcp.resets: }",
 	} {
@@ -109,6 +113,15 @@ func TestWrongValuesAreRefusedWithKeyValueAndWhatIsAllowed(t *testing.T) {
 		{"tcp: {handshake: {slow_threshold: -1ms}}",
 			`tcp::handshake::slow_threshold is -1ms: must be 0 or from 1µs to 24h0m0s`},
 		{"tcp: {retransmit: {interval: 1}}", `tcp::retransmit::interval is 1ns: must be 0 or from 1ms to 24h0m0s`},
+		{"rate_limit: {records_per_second: -1}", `rate_limit::records_per_second is -1: must be 0 or from 0.01 to 1000000`},
+		{"rate_limit: {records_per_second: 0.001}",
+			`rate_limit::records_per_second is 0.001: must be 0 or from 0.01 to 1000000`},
+		{"rate_limit: {records_per_second: .nan}", `rate_limit::records_per_second is NaN: must be 0 or from 0.01 to 1000000`},
+		{"rate_limit: {records_per_second: 1000001}",
+			`rate_limit::records_per_second is 1.000001e+06: must be 0 or from 0.01 to 1000000`},
+		{"rate_limit: {burst: 0}", `rate_limit::burst is 0: must be from 1 to 1000000`},
+		{"rate_limit: {records_per_second: 0, burst: -1}", `rate_limit::burst is -1: must be from 1 to 1000000`},
+		{"rate_limit: {burst: 1000001}", `rate_limit::burst is 1000001: must be from 1 to 1000000`},
 		{"ring_buffer_size: 4095", `ring_buffer_size is 4095: must be from 4KiB to 1GiB`},
 		{"ring_buffer_size: 0", `ring_buffer_size is 0: must be from 4KiB to 1GiB`},
 		{"ring_buffer_size: -4096", `ring_buffer_size is -4KiB: must be from 4KiB to 1GiB`},
@@ -127,8 +140,9 @@ func TestWrongValuesAreRefusedWithKeyValueAndWhatIsAllowed(t *testing.T) {
 func TestWhatCannotBeReadIsRefusedWithItsKey(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		// Keys of signals that do not exist yet are no different from misspelt ones.
-		{"filter: {exclude_self: true}", `'ebpfnetreceiver.Config' has invalid keys: filter`},
-		{"tcp: {accept: {report: slow}}", `'tcp' has invalid keys: accept`},
+		{"filter: {include_ports: [80]}", `'filter' has invalid keys: include_ports`},
+		{"tcp: {listener: {enabled: true}}", `'tcp' has invalid keys: listener`},
+		{"rate_limit: {per_second: 1}", `'rate_limit' has invalid keys: per_second`},
 		{"tcp: {handshake: {enabled: true}}", `'tcp.handshake' has invalid keys: enabled`},
 		{"tcp: {reset: {stack: true}}", `'tcp.reset' has invalid keys: stack`},
 		{"tcp: {retransmit: {intervall: 1s}}", `'tcp.retransmit' has invalid keys: intervall`},
@@ -190,6 +204,10 @@ func TestProbeSettingsFollowTheConfig(t *testing.T) {
 	assert.Equal(t, probe.Settings{
 		HandshakeReport:        probe.ReportSlow,
 		HandshakeSlowThreshold: 250 * time.Millisecond,
+		AcceptReport:           probe.ReportSlow,
+		AcceptSlowThreshold:    100 * time.Millisecond,
+		LossEnabled:            true,
+		ExcludeSelf:            true,
 		ResetEnabled:           true,
 		ResetNoSocket:          true,
 		RetransmitEnabled:      true,
@@ -207,4 +225,13 @@ func TestProbeSettingsFollowTheConfig(t *testing.T) {
 		assert.Equal(t, want, cfg.probeSettings(true).HandshakeReport)
 	}
 	assert.True(t, cfg.probeSettings(false).CountOnly)
+}
+
+func TestARootWithoutProcIsSaid(t *testing.T) {
+	cfg := defaultConfig()
+	require.NoError(t, cfg.checkRoot())
+	cfg.RootPath = "/"
+	require.NoError(t, cfg.checkRoot())
+	cfg.RootPath = t.TempDir()
+	require.ErrorContains(t, cfg.checkRoot(), "must be where the host's / is mounted")
 }

@@ -102,6 +102,7 @@ func TestARefusedConnectBecomesARecordAndAMetricInTwoReceiversSideBySide(t *test
 	var metrics [2]consumertest.MetricsSink
 	for i := range 2 {
 		cfg := defaultConfig()
+		cfg.Filter.ExcludeSelf = false // the test connects by itself
 		cfg.OnUnavailable, cfg.CollectionInterval = onUnavailableFail, time.Second
 		asLogs, err := factory.CreateLogs(context.Background(), settings, cfg, &logs[i])
 		require.NoError(t, err)
@@ -133,6 +134,7 @@ func TestARestartSeesEventsAtOnce(t *testing.T) {
 	nettest.Require(t)
 	factory := NewFactory()
 	cfg := defaultConfig()
+	cfg.Filter.ExcludeSelf = false // the test connects by itself
 	for range 2 {
 		var logs consumertest.LogsSink
 		c, err := factory.CreateLogs(context.Background(), receivertest.NewNopSettings(metadata.Type), cfg, &logs)

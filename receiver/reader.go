@@ -15,7 +15,9 @@ import (
 
 const (
 	// The kernel submits records without waking the reader, which would cost more than the record: the reader looks by itself.
-	pollInterval     = 20 * time.Millisecond
+	pollInterval = 20 * time.Millisecond
+	// Looking 50 times a second costs more than all else while nothing happens, so after a quiet second it looks less often.
+	quietAfter       = time.Second
 	idlePollInterval = 200 * time.Millisecond // when no records are asked for
 	maxBatch         = 512
 	maxBatchAge      = 200 * time.Millisecond
@@ -32,17 +34,21 @@ type batch interface {
 // reader takes events from the ring buffer to the next consumer, on one goroutine. There is no queue but the ring: while a
 // delivery waits nothing is read, and the kernel counts what no longer fits.
 type reader struct {
-	now      func() uint64   // CLOCK_MONOTONIC in nanoseconds, as event.Event.KTime
-	batch    batch           // nil: events are discarded
-	deliver  func(plog.Logs) // returns when the records are delivered or given up
-	fold     *folder         // between events and batch
-	current  event.Event     // reused for every event
-	observed time.Time       // when current was read
-	oldest   time.Time       // the same for the first record of batch
+	now       func() uint64   // CLOCK_MONOTONIC in nanoseconds, as event.Event.KTime
+	batch     batch           // nil: events are discarded
+	deliver   func(plog.Logs) // returns when the records are delivered or given up
+	fold      *folder         // between events and limit
+	limit     *limiter        // between fold and batch
+	current   event.Event     // reused for every event
+	observed  time.Time       // when current was read
+	lastEvent time.Time       // when the last one was read
+	oldest    time.Time       // the same for the first record of batch
 }
 
-func newReader(now func() uint64, b batch, foldInterval time.Duration, deliver func(plog.Logs)) *reader {
-	r := &reader{now: now, batch: b, deliver: deliver}
+func newReader(
+	now func() uint64, b batch, foldInterval time.Duration, limit *limiter, deliver func(plog.Logs),
+) *reader {
+	r := &reader{now: now, batch: b, limit: limit, deliver: deliver}
 	r.fold = newFolder(foldInterval, maxFolds, r.append)
 	return r
 }
@@ -50,16 +56,18 @@ func newReader(now func() uint64, b batch, foldInterval time.Duration, deliver f
 // run reads until stop is done, then what is left in the ring, and returns nil; or until the source fails, and says how. Either way
 // it leaves nothing undelivered behind.
 func (r *reader) run(stop context.Context, src source) error {
-	interval := pollInterval
-	if r.batch == nil {
-		interval = idlePollInterval
-	}
 	err := error(nil)
 	for err == nil && stop.Err() == nil {
+		interval := pollInterval
+		if r.batch == nil || time.Since(r.lastEvent) >= quietAfter {
+			interval = idlePollInterval
+		}
 		src.SetDeadline(time.Now().Add(interval))
 		err = r.readUntilEmpty(src, stop.Done())
 		r.observed = time.Now()
-		r.fold.advance(r.now())
+		now := r.now()
+		r.fold.advance(now)
+		r.limit.advance(now)
 		r.flush()
 	}
 	if err == nil {
@@ -70,6 +78,9 @@ func (r *reader) run(stop context.Context, src source) error {
 	}
 	r.fold.flush()
 	r.flush()
+	if stop.Err() != nil {
+		r.limit.flush()
+	}
 	return err
 }
 
@@ -84,6 +95,10 @@ func (r *reader) readUntilEmpty(src source, until <-chan struct{}) error {
 		switch err := src.Read(&r.current); {
 		case err == nil:
 			r.observed = time.Now()
+			if r.batch != nil && r.observed.Sub(r.lastEvent) >= quietAfter {
+				src.SetDeadline(r.observed.Add(pollInterval)) // it is quiet no more
+			}
+			r.lastEvent = r.observed
 			r.fold.add(&r.current)
 			r.flushIfOld()
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -96,7 +111,7 @@ func (r *reader) readUntilEmpty(src source, until <-chan struct{}) error {
 
 // append takes an event from fold.
 func (r *reader) append(e *event.Event) {
-	if r.batch == nil {
+	if r.batch == nil || !r.limit.allow(e) {
 		return
 	}
 	if r.batch.Len() == 0 {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/ebpfnet/ebpfnetreceiver/internal/emit"
 	"github.com/ebpfnet/ebpfnetreceiver/internal/enrich"
+	"github.com/ebpfnet/ebpfnetreceiver/internal/event"
 	"github.com/ebpfnet/ebpfnetreceiver/internal/metadata"
 	"github.com/ebpfnet/ebpfnetreceiver/internal/probe"
 )
@@ -83,9 +84,12 @@ func (r *instance) start(host component.Host) error {
 	return r.startErr
 }
 
-// open is the wiring: source → reader → fold → emit.Logs → delivery, and source → emit.Metrics → next consumer.
+// open is the wiring: source → reader → fold → limit → emit.Logs → delivery, and source → emit.Metrics → next consumer.
 func (r *instance) open() error {
 	set := r.settings
+	if err := r.cfg.checkRoot(); err != nil {
+		set.Logger.Warn("Records will lack what is read of processes and of the host", zap.Error(err))
+	}
 	processes, err := enrich.NewCache(r.cfg.processSettings())
 	if err != nil {
 		return err
@@ -104,8 +108,13 @@ func (r *instance) open() error {
 	host := enrich.FindHost(r.cfg.RootPath)
 	out := &delivery{next: r.logs, ready: r.logsReady, obs: r.obs, stop: r.stop, abort: r.abort, retry: r.tuning.retry,
 		giveUp: r.tuning.giveUp}
-	telemetry, err := metadata.NewTelemetry(set.TelemetrySettings, func(o *metadata.Observation) {
+	limit, err := newLimiter(r.cfg.RateLimit, maxLimitedCgroups, r.reportLeftOut)
+	if err != nil {
+		return err
+	}
+	telemetry, err := metadata.NewTelemetry(set.TelemetrySettings, set.ID, func(o *metadata.Observation) {
 		r.source.observe(o)
+		o.RateLimited = limit.leftOutTotal()
 		o.Refused = out.refused.Load()
 		o.OwnersCached = int64(processes.Len())
 	})
@@ -120,7 +129,7 @@ func (r *instance) open() error {
 		records = emit.NewLogs(emit.LogsSettings{Version: set.BuildInfo.Version, Host: host, Processes: processes,
 			ResourceAttributes: r.cfg.ResourceAttributes})
 	}
-	reader := newReader(r.kernel.now, records, r.cfg.TCP.Retransmit.Interval, out.deliver)
+	reader := newReader(r.kernel.now, records, r.cfg.TCP.Retransmit.Interval, limit, out.deliver)
 	r.goroutines.Go(func() { r.read(reader, first) })
 	if r.metrics != nil {
 		build := emit.NewMetrics(emit.MetricsSettings{Version: set.BuildInfo.Version, Host: host, Metrics: r.cfg.Metrics,
@@ -183,9 +192,21 @@ func (r *instance) isStarted() bool {
 
 // reportSignals says once what works: the status by an attribute a signal, the log by one line about what does not.
 func (r *instance) reportSignals(signals []probe.Signal) {
+	r.settings.Logger.Info("Observing TCP", hookFields(signals)...)
 	if fields := signalFields(signals); len(fields) > 0 {
 		r.settings.Logger.Warn("Some TCP signals cannot be observed, or not completely; the refusals of each hook follow", fields...)
 	}
 	r.status.report(componentstatus.NewEvent(componentstatus.StatusOK,
 		componentstatus.WithAttributes(signalAttributes(signals))))
+}
+
+// reportLeftOut tells whoever reads the records that they are not all.
+func (r *instance) reportLeftOut(leftOut *[event.KindCount]uint64) {
+	fields := []zap.Field{zap.Float64("records_per_second", r.cfg.RateLimit.RecordsPerSecond), zap.Int("burst", r.cfg.RateLimit.Burst)}
+	for kind, n := range leftOut {
+		if n > 0 {
+			fields = append(fields, zap.Uint64(event.Kind(kind).String(), n))
+		}
+	}
+	r.settings.Logger.Warn("Records were left out because there were more than rate_limit lets through; metrics count all", fields...)
 }

@@ -43,7 +43,7 @@ type rig struct {
 
 func newRig() *rig {
 	k := newFakeKernel()
-	core, log := observer.New(zapcore.DebugLevel)
+	core, log := observer.New(zapcore.WarnLevel)
 	settings := receivertest.NewNopSettings(metadata.Type)
 	settings.Logger = zap.New(core)
 	return &rig{fakeKernel: k, factory: newFactory(k.kernel(), defaultTuning()), settings: settings, log: log}
@@ -193,7 +193,7 @@ func TestRecordsAreDeliveredWhenTheRingIsEmptyAndAtMostABatchAtOnce(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
 		logs := new(logsSink)
-		c := r.newLogs(t, defaultConfig(), logs)
+		c := r.newLogs(t, unlimitedConfig(), logs)
 		start(t, c, componenttest.NewNopHost())
 		source := r.last()
 		source.ring <- failed(1)
@@ -300,7 +300,7 @@ func TestRefusedRecordsAreTriedAgainUntilTaken(t *testing.T) {
 			}
 			return nil
 		}
-		c := r.newLogs(t, defaultConfig(), logs)
+		c := r.newLogs(t, unlimitedConfig(), logs)
 		start(t, c, componenttest.NewNopHost())
 		for cookie := range uint64(700) {
 			r.last().ring <- failed(1 + cookie)
@@ -377,12 +377,108 @@ func TestAConsumerThatChangesRecordsGetsThemUnchangedAtTheSecondTry(t *testing.T
 func lost(t *testing.T, telemetry *componenttest.Telemetry, cause string) int64 {
 	m, err := telemetry.GetMetric("otelcol_ebpf_net_records_lost")
 	require.NoError(t, err)
+	total, known := int64(0), false
 	for _, point := range m.Data.(metricdata.Sum[int64]).DataPoints {
 		if value, _ := point.Attributes.Value("cause"); value.AsString() == cause {
-			return point.Value
+			total, known = total+point.Value, true
 		}
 	}
-	return -1
+	require.True(t, known, cause)
+	return total
+}
+
+func TestAStormOfOneCgroupIsLimitedCountedAndSaidAndHidesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		telemetry := componenttest.NewTelemetry()
+		r.settings.TelemetrySettings = telemetry.NewTelemetrySettings()
+		core, log := observer.New(zapcore.WarnLevel)
+		r.settings.Logger = zap.New(core)
+		cfg := defaultConfig()
+		logs, metrics := new(logsSink), new(metricsSink)
+		asLogs, asMetrics := r.newLogs(t, cfg, logs), r.newMetrics(t, cfg, metrics)
+		start(t, asLogs, componenttest.NewNopHost())
+		start(t, asMetrics, componenttest.NewNopHost())
+		source := r.last()
+		source.mu.Lock()
+		source.counters.Connections[event.RoleClient][event.OutcomeRefused] = 20_100 // the kernel counts before any limit
+		source.mu.Unlock()
+		put := func(cgroup, cookie uint64, events int) {
+			for range events {
+				e := failed(cookie)
+				e.Owner = event.Owner{Source: event.OwnerCurrent, PID: 1 << 30, CgroupID: cgroup}
+				source.ring <- e
+			}
+		}
+		put(5, 1, 10_000)
+		put(6, 2, 100)
+		put(5, 1, 10_000)
+		time.Sleep(pollInterval)
+		synctest.Wait()
+		assert.Equal(t, 500, countOf(logs.taken(), 1))
+		assert.Equal(t, 100, countOf(logs.taken(), 2))
+		assert.Equal(t, int64(19_500), lost(t, telemetry, "rate_limited"))
+		assert.Zero(t, log.Len())
+
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, log.Len())
+		line := log.All()[0]
+		assert.Equal(t, zapcore.WarnLevel, line.Level)
+		assert.Equal(t, map[string]any{"records_per_second": 100.0, "burst": int64(1000), "connect_failed": uint64(19_500)},
+			line.ContextMap())
+		var told int64
+		for _, m := range metrics.taken()[0].ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+			if m.Name() != "ebpfnet.tcp.connections" {
+				continue
+			}
+			for _, point := range m.Sum().DataPoints().All() {
+				if outcome, ok := point.Attributes().Get("error.type"); ok && outcome.Str() == "connection_refused" {
+					told = point.IntValue()
+				}
+			}
+		}
+		assert.Equal(t, int64(20_100), told)
+
+		put(5, 1, 1000)
+		stop(t, asLogs)
+		stop(t, asMetrics)
+		require.Equal(t, 2, log.Len(), "at the end what is left is said, within the minute or not")
+		assert.Equal(t, uint64(21_000-countOf(logs.taken(), 1)-19_500), log.All()[1].ContextMap()["connect_failed"])
+		require.NoError(t, telemetry.Shutdown(context.Background()))
+	})
+}
+
+func countOf(cookies []int64, cookie int64) int {
+	n := 0
+	for _, c := range cookies {
+		if c == cookie {
+			n++
+		}
+	}
+	return n
+}
+
+func TestWithoutRateLimitNothingIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		logs := new(logsSink)
+		c := r.newLogs(t, unlimitedConfig(), logs)
+		start(t, c, componenttest.NewNopHost())
+		for cookie := range uint64(5000) {
+			r.last().ring <- failed(1 + cookie)
+		}
+		stop(t, c)
+		assert.Equal(t, cookies(1, 5000), logs.taken())
+		assert.Zero(t, r.log.Len())
+	})
+}
+
+// unlimitedConfig is the default but for the rate limit, of which events without an owner take half.
+func unlimitedConfig() *Config {
+	cfg := defaultConfig()
+	cfg.RateLimit.RecordsPerSecond = 0
+	return cfg
 }
 
 func TestRecordsRefusedForGoodOrForTooLongAreCounted(t *testing.T) {
@@ -742,7 +838,7 @@ func TestConsumeContractHolds(t *testing.T) {
 				return inner.CreateLogs(ctx, set, cfg, withTestID(next))
 			}, component.StabilityLevelDevelopment)),
 		Signal:        pipeline.SignalLogs,
-		Config:        defaultConfig(),
+		Config:        unlimitedConfig(),
 		Generator:     &generator{kernel: k},
 		GenerateCount: 2000,
 	})

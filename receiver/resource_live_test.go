@@ -41,6 +41,7 @@ func TestRecordNamesTheContainerAndServiceOfItsProcess(t *testing.T) {
 
 	var logs consumertest.LogsSink
 	cfg := defaultConfig()
+	cfg.Filter.ExcludeSelf = false // the test connects by itself
 	cfg.OnUnavailable = onUnavailableFail
 	r, err := NewFactory().CreateLogs(context.Background(), receivertest.NewNopSettings(metadata.Type), cfg, &logs)
 	require.NoError(t, err)

@@ -95,3 +95,14 @@ func signalsOff(signals []probe.Signal) (none bool, err error) {
 	}
 	return len(off) == len(signals) && len(off) > 0, errors.Join(off...)
 }
+
+// hookFields are the hooks in use, by signal.
+func hookFields(signals []probe.Signal) []zap.Field {
+	fields := make([]zap.Field, 0, len(signals))
+	for _, s := range signals {
+		if s.Hook != "" {
+			fields = append(fields, zap.String(s.Name, s.Hook))
+		}
+	}
+	return fields
+}

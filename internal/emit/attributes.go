@@ -31,6 +31,7 @@ const (
 	fieldThreadName
 	fieldRole
 	fieldHandshakeDuration
+	fieldAcceptWait
 	fieldSynRetransmits
 	fieldErrorType
 	fieldErrno
@@ -76,6 +77,7 @@ var fields = [fieldCount]struct {
 	fieldThreadName:          {metadata.AttributeThreadName, pcommon.ValueTypeStr},
 	fieldRole:                {metadata.AttributeTCPHandshakeRole, pcommon.ValueTypeStr},
 	fieldHandshakeDuration:   {metadata.AttributeTCPHandshakeDuration, pcommon.ValueTypeDouble},
+	fieldAcceptWait:          {metadata.AttributeTCPAcceptQueueWaitDuration, pcommon.ValueTypeDouble},
 	fieldSynRetransmits:      {metadata.AttributeTCPSynRetransmits, pcommon.ValueTypeInt},
 	fieldErrorType:           {metadata.AttributeErrorType, pcommon.ValueTypeStr},
 	fieldErrno:               {metadata.AttributeErrno, pcommon.ValueTypeInt},
@@ -142,7 +144,7 @@ func (a *attributes) putKnown(f field, value int64) {
 func (a *attributes) putDuration(f field, d time.Duration) {
 	if d >= 0 {
 		a.present |= 1 << f
-		a.numbers[f] = math.Float64bits(d.Seconds())
+		a.numbers[f] = math.Float64bits(float64(d) / 1e9)
 	}
 }
 

@@ -109,6 +109,20 @@ func recorded() []event.Event {
 			State: event.StateEstablished, Cookie: 4716, Owner: nginx, HasSnapshot: true, Snapshot: snapshot(),
 			Segment: event.SegmentData, Retransmit: event.RetransmitTimeout, Segments: 3,
 		},
+		{
+			Kind: event.KindAcceptCompleted, Time: happened + 20, Flow: flow("10.0.0.5:443", "10.0.3.7:50124"), Role: event.RoleServer,
+			State: event.StateEstablished, Cookie: 4717, Owner: owner(event.OwnerCurrent, 812, 812, "nginx", "nginx"),
+			HasSnapshot: true, Snapshot: snapshot(), HasDuration: true, Duration: 2_054 * time.Millisecond, HasWait: true,
+			Wait: 312_500 * time.Microsecond, SynRetransmits: 1,
+		},
+		{
+			Kind: event.KindLossEntered, Time: happened + 21, Flow: flow("10.0.0.5:41236", "10.0.3.8:443"), State: event.StateEstablished,
+			Cookie: 4718, Owner: nginx, HasSnapshot: true, Snapshot: snapshot(),
+		},
+		{
+			Kind: event.KindRecoveryEntered, Time: happened + 22, Flow: flow("10.0.0.5:41236", "10.0.3.8:443"), State: event.StateCloseWait,
+			Cookie: 4718, Owner: nginx, HasSnapshot: true, Snapshot: snapshot(),
+		},
 		// Little is known of these.
 		{
 			Kind: event.KindConnectFailed, Time: happened + 6, Owner: nginx, Outcome: event.OutcomeNetworkUnreachable, Errno: 101,
@@ -139,6 +153,8 @@ func recorded() []event.Event {
 
 func counters() *event.Counters {
 	c := &event.Counters{Start: time.Unix(1_772_350_000, 0)}
+	c.Congestion = [event.CongestionStateCount]uint64{event.CongestionRecovery: 4, event.CongestionLoss: 2}
+	c.AcceptWaits.Buckets[9], c.AcceptWaits.Sum = 3, 3_000_000
 	completed := &c.Handshakes[event.RoleClient][event.OutcomeOK]
 	// 1.5 ms, 1.5 ms, 40 ms and one of eleven days by the exponential bounds.
 	completed.Buckets[82] = 2

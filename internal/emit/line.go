@@ -46,6 +46,8 @@ func (l *line) write(e *event.Event) {
 		l.connectCompleted(e)
 	case event.KindConnectFailed:
 		l.connectFailed(e)
+	case event.KindAcceptCompleted:
+		l.acceptCompleted(e)
 	case event.KindSynRetransmitted:
 		l.synRetransmitted(e)
 	case event.KindResetSent:
@@ -54,6 +56,8 @@ func (l *line) write(e *event.Event) {
 		l.resetState(e)
 	case event.KindResetReceived:
 		l.resetState(e)
+	case event.KindLossEntered, event.KindRecoveryEntered:
+		l.lossEntered(e)
 	case event.KindSegmentRetransmitted:
 		l.segmentRetransmitted(e)
 	}
@@ -68,6 +72,8 @@ func what(e *event.Event) string {
 	switch e.Kind {
 	case event.KindConnectCompleted:
 		return "connected"
+	case event.KindAcceptCompleted:
+		return "accepted"
 	case event.KindConnectFailed:
 		return "connect failed"
 	case event.KindSynRetransmitted:
@@ -77,6 +83,10 @@ func what(e *event.Event) string {
 		return "SYN sent again"
 	case event.KindResetSent:
 		return "reset sent"
+	case event.KindLossEntered:
+		return "loss entered"
+	case event.KindRecoveryEntered:
+		return "fast recovery entered"
 	case event.KindResetReceived:
 		return "reset received"
 	case event.KindSegmentRetransmitted:
@@ -195,6 +205,16 @@ func (l *line) connectCompleted(e *event.Event) {
 	}
 }
 
+func (l *line) acceptCompleted(e *event.Event) {
+	if e.HasWait {
+		l.duration("waited ", e.Wait, " in the accept queue")
+	}
+	if e.HasDuration {
+		l.duration("handshake ", e.Duration, "")
+	}
+	l.synRetries(e)
+}
+
 func (l *line) connectFailed(e *event.Event) {
 	l.item()
 	switch e.Outcome {
@@ -231,7 +251,11 @@ func (l *line) connectFailed(e *event.Event) {
 }
 
 func (l *line) synRetries(e *event.Event) {
-	if e.SynRetransmits > 0 {
+	switch {
+	case e.SynRetransmits == 0:
+	case e.Role == event.RoleServer:
+		l.count(e.SynRetransmits, "SYN-ACK retry", "SYN-ACK retries")
+	default:
 		l.count(e.SynRetransmits, "SYN retry", "SYN retries")
 	}
 }
@@ -254,6 +278,18 @@ func (l *line) segmentRetransmitted(e *event.Event) {
 	case event.RetransmitTailLossProbe:
 		l.word("tail-loss probe")
 	}
+	l.transmission(e)
+}
+
+func (l *line) lossEntered(e *event.Event) {
+	l.transmission(e)
+	if e.HasSnapshot {
+		l.count(e.Snapshot.Cwnd, "segment allowed", "segments allowed")
+	}
+}
+
+// transmission is how sending goes.
+func (l *line) transmission(e *event.Event) {
 	if !e.HasSnapshot {
 		return
 	}

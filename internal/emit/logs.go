@@ -147,10 +147,13 @@ func networkType(flow event.Flow) string {
 // kind adds the attributes that only some kinds have.
 func (a *attributes) kind(e *event.Event) {
 	switch e.Kind {
-	case event.KindConnectCompleted, event.KindConnectFailed:
+	case event.KindConnectCompleted, event.KindConnectFailed, event.KindAcceptCompleted:
 		a.putString(fieldRole, e.Role.String())
 		if e.HasDuration {
 			a.putDuration(fieldHandshakeDuration, e.Duration)
+		}
+		if e.HasWait {
+			a.putDuration(fieldAcceptWait, e.Wait)
 		}
 		a.putInt(fieldSynRetransmits, int64(e.SynRetransmits))
 		if e.Kind == event.KindConnectFailed {

@@ -27,14 +27,16 @@ type MetricsSettings struct {
 // Metrics builds metrics of counters.
 type Metrics struct {
 	settings       MetricsSettings
-	explicitBounds []float64 // seconds
+	explicitBounds []float64 // seconds; nil: exponential histograms
 }
 
 // NewMetrics makes a Metrics.
 func NewMetrics(settings MetricsSettings) *Metrics {
 	m := &Metrics{settings: settings}
-	for _, bound := range event.ExplicitBounds() {
-		m.explicitBounds = append(m.explicitBounds, float64(bound)/1e9)
+	if settings.ExplicitHistograms {
+		for _, bound := range event.ExplicitBounds() {
+			m.explicitBounds = append(m.explicitBounds, float64(bound)/1e9)
+		}
 	}
 	return m
 }
@@ -51,16 +53,22 @@ func (m *Metrics) Build(c *event.Counters, now time.Time) pmetric.Metrics {
 	scope.Scope().SetName(metadata.ScopeName)
 	scope.Scope().SetVersion(m.settings.Version)
 
+	if now.Before(c.Start) { // the wall clock was set back
+		now = c.Start
+	}
 	b := builder{metrics: scope.Metrics(), start: pcommon.NewTimestampFromTime(c.Start), now: pcommon.NewTimestampFromTime(now)}
 	enabled := m.settings.Metrics
 	if enabled.TCPConnections.Enabled {
 		b.connections(c)
 	}
-	if enabled.TCPHandshakeDuration.Enabled && m.settings.ExplicitHistograms {
-		b.explicitDurations(c, m.explicitBounds)
+	if enabled.TCPHandshakeDuration.Enabled {
+		b.handshakeDurations(c, m.explicitBounds)
 	}
-	if enabled.TCPHandshakeDuration.Enabled && !m.settings.ExplicitHistograms {
-		b.exponentialDurations(c)
+	if enabled.TCPAcceptQueueWaitDuration.Enabled {
+		b.acceptWaits(c, m.explicitBounds)
+	}
+	if enabled.TCPCongestionTransitions.Enabled {
+		b.congestion(c)
 	}
 	if enabled.TCPResets.Enabled {
 		b.resets(c)
@@ -134,6 +142,15 @@ func (b *builder) connections(c *event.Counters) {
 	}
 }
 
+func (b *builder) congestion(c *event.Counters) {
+	points := b.counter(metadata.MetricTCPCongestionTransitions)
+	for state, n := range c.Congestion {
+		if n > 0 {
+			b.count(points, n).PutStr(metadata.AttributeTCPCongestionState, event.CongestionState(state).String())
+		}
+	}
+}
+
 func (b *builder) retransmits(c *event.Counters) {
 	points := b.counter(metadata.MetricTCPRetransmits)
 	for segment := range c.Retransmits {
@@ -193,58 +210,70 @@ func resetReason(c *event.Counters, direction event.Direction, number int) strin
 	return c.Reasons[number]
 }
 
-func (b *builder) exponentialDurations(c *event.Counters) {
-	histogram := b.metric(metadata.MetricTCPHandshakeDuration).SetEmptyExponentialHistogram()
-	histogram.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
-	for role := range c.Handshakes {
-		for outcome := range c.Handshakes[role] {
-			h := &c.Handshakes[role][outcome]
-			first, end, count := 0, 0, uint64(0)
-			for i, n := range h.Buckets {
-				if n == 0 {
-					continue
-				}
-				if count == 0 {
-					first = i
-				}
-				end = i + 1
-				count += n
-			}
-			if count == 0 {
-				continue
-			}
+// durations builds a histogram of the kernel's: series calls point with each of its series.
+func (b *builder) durations(metric metadata.Metric, explicitBounds []float64, series func(point func(*event.Histogram) pcommon.Map)) {
+	if explicitBounds != nil {
+		histogram := b.metric(metric).SetEmptyHistogram()
+		histogram.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+		series(func(h *event.Histogram) pcommon.Map {
 			point := histogram.DataPoints().AppendEmpty()
 			point.SetStartTimestamp(b.start)
 			point.SetTimestamp(b.now)
-			point.SetCount(count)
+			point.SetCount(h.Count())
 			point.SetSum(float64(h.Sum) / 1e9)
-			point.SetScale(event.ExponentialScale)
-			// What is above the last bound goes into the bucket that follows: its only fault is to be too low.
-			point.Positive().SetOffset(int32(event.ExponentialOffset + first))
-			point.Positive().BucketCounts().FromRaw(h.Buckets[first:end])
-			putHandshake(point.Attributes(), event.Role(role), event.Outcome(outcome))
-		}
+			point.ExplicitBounds().FromRaw(explicitBounds)
+			point.BucketCounts().FromRaw(h.Buckets[:len(explicitBounds)+1])
+			return point.Attributes()
+		})
+		return
 	}
+	histogram := b.metric(metric).SetEmptyExponentialHistogram()
+	histogram.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	series(func(h *event.Histogram) pcommon.Map {
+		first, end := filled(h)
+		point := histogram.DataPoints().AppendEmpty()
+		point.SetStartTimestamp(b.start)
+		point.SetTimestamp(b.now)
+		point.SetCount(h.Count())
+		point.SetSum(float64(h.Sum) / 1e9)
+		point.SetScale(event.ExponentialScale)
+		// What is above the last bound goes into the bucket that follows: its only fault is to be too low.
+		point.Positive().SetOffset(int32(event.ExponentialOffset + first))
+		point.Positive().BucketCounts().FromRaw(h.Buckets[first:end])
+		return point.Attributes()
+	})
 }
 
-func (b *builder) explicitDurations(c *event.Counters, bounds []float64) {
-	histogram := b.metric(metadata.MetricTCPHandshakeDuration).SetEmptyHistogram()
-	histogram.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
-	for role := range c.Handshakes {
-		for outcome := range c.Handshakes[role] {
-			h := &c.Handshakes[role][outcome]
-			count := h.Count()
-			if count == 0 {
-				continue
-			}
-			point := histogram.DataPoints().AppendEmpty()
-			point.SetStartTimestamp(b.start)
-			point.SetTimestamp(b.now)
-			point.SetCount(count)
-			point.SetSum(float64(h.Sum) / 1e9)
-			point.ExplicitBounds().FromRaw(bounds)
-			point.BucketCounts().FromRaw(h.Buckets[:len(bounds)+1])
-			putHandshake(point.Attributes(), event.Role(role), event.Outcome(outcome))
+// filled are the first bucket that has counted and the one behind the last.
+func filled(h *event.Histogram) (first, end int) {
+	for i, n := range h.Buckets {
+		if n == 0 {
+			continue
 		}
+		if end == 0 {
+			first = i
+		}
+		end = i + 1
 	}
+	return first, end
+}
+
+func (b *builder) handshakeDurations(c *event.Counters, explicitBounds []float64) {
+	b.durations(metadata.MetricTCPHandshakeDuration, explicitBounds, func(point func(*event.Histogram) pcommon.Map) {
+		for role := range c.Handshakes {
+			for outcome := range c.Handshakes[role] {
+				if h := &c.Handshakes[role][outcome]; h.Count() > 0 {
+					putHandshake(point(h), event.Role(role), event.Outcome(outcome))
+				}
+			}
+		}
+	})
+}
+
+func (b *builder) acceptWaits(c *event.Counters, explicitBounds []float64) {
+	b.durations(metadata.MetricTCPAcceptQueueWaitDuration, explicitBounds, func(point func(*event.Histogram) pcommon.Map) {
+		if c.AcceptWaits.Count() > 0 {
+			point(&c.AcceptWaits)
+		}
+	})
 }

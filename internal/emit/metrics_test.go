@@ -25,7 +25,7 @@ func TestDisabledMetricsAreNotBuilt(t *testing.T) {
 	config := metadata.DefaultMetricsConfig()
 	config.TCPHandshakeDuration.Enabled = false
 	built := NewMetrics(MetricsSettings{Metrics: config}).Build(counters(), time.Now())
-	assert.Equal(t, 3, built.MetricCount())
+	assert.Equal(t, 5, built.MetricCount())
 }
 
 // Each kernel bucket must be the OTLP bucket that has its durations: (base^index, base^(index+1)] with base 2^(2^-scale).

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -14,6 +15,8 @@ const (
 	maxValue       = 256      // bytes of an attribute's value
 	maxAsked       = 4        // processes asked at the same time
 	answerDeadline = 20 * time.Millisecond
+	// maxWaited is how long, in each second, who asks may wait in all: it has events to read meanwhile.
+	maxWaited = 100 * time.Millisecond
 )
 
 // inquiry asks processes what they say of themselves: a small set of names, in two places. Nothing else that is read is kept.
@@ -27,6 +30,10 @@ type inquiry struct {
 	context     bool
 	free        chan *[maxRead]byte // one for each process that may be asked now; nil: not made yet
 	deadline    time.Duration
+
+	mu     sync.Mutex
+	second time.Time     // the begin of the current one
+	waited time.Duration // in it
 }
 
 func newInquiry(settings Settings) *inquiry {
@@ -57,6 +64,12 @@ type answer struct {
 // ask asks the process whose directory in /proc this is, and closes the directory. executable is what it must execute, empty if
 // that is not known. An environment that was read before is not read again.
 func (q *inquiry) ask(dir *os.Root, executable string, environment *told) answer {
+	if !q.hasTime() {
+		dir.Close()
+		return answer{environment: environment}
+	}
+	asked := time.Now()
+	defer func() { q.hasWaited(time.Since(asked)) }()
 	var buffer *[maxRead]byte
 	select {
 	case buffer = <-q.free:
@@ -83,6 +96,22 @@ func (q *inquiry) ask(dir *os.Root, executable string, environment *told) answer
 	case <-timeout.C:
 		return answer{environment: environment}
 	}
+}
+
+// hasTime says whether anybody may wait for an answer in this second.
+func (q *inquiry) hasTime() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if now := time.Now(); now.Sub(q.second) >= time.Second {
+		q.second, q.waited = now, 0
+	}
+	return q.waited < maxWaited
+}
+
+func (q *inquiry) hasWaited(d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waited += d
 }
 
 // read opens the files first and then looks once more what the process executes: an open file stays with the memory that the

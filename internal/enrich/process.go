@@ -138,6 +138,9 @@ func (c *Cache) Process(owner *event.Owner) *Process {
 		return nil
 	}
 	held, ok := c.processes.Get(key)
+	if ok && owner.Executable[0] != 0 {
+		c.last.Add(lifetime{owner.PID, owner.StartTime}, owner.Executable)
+	}
 	if ok && (held.again == 0 || c.now().UnixNano() < held.again) {
 		return held.process
 	}

@@ -2,7 +2,10 @@
 
 package enrich
 
-import "unicode/utf8"
+import (
+	"unicode"
+	"unicode/utf8"
+)
 
 // AppendText appends text from outside (thread names, executable names) to dst, made harmless: valid UTF-8, with `?` in place of
 // each byte that is not, of control characters (C0, DEL, C1) and of the line and paragraph separators, because a terminal
@@ -31,6 +34,8 @@ func AppendText(dst, text []byte, limit int) []byte {
 	return dst
 }
 
+// isControl says whether a terminal or a page might do something with the character other than show it: beside the controls also
+// the invisible format characters, some of which turn the direction of what follows (Unicode category Cf).
 func isControl(r rune) bool {
-	return r < 0x20 || (r >= 0x7f && r <= 0x9f) || r == '\u2028' || r == '\u2029'
+	return r < 0x20 || (r >= 0x7f && r <= 0x9f) || r == '\u2028' || r == '\u2029' || (r > 0x9f && unicode.Is(unicode.Cf, r))
 }

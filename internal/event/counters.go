@@ -58,7 +58,9 @@ type Counters struct {
 	Start       time.Time // when the counting began
 	Handshakes  [RoleCount][OutcomeCount]Histogram
 	Connections [RoleCount][OutcomeCount]uint64 // also those whose duration is not known
+	AcceptWaits Histogram                       // in the accept queue
 	Retransmits [SegmentTypeCount][RetransmitTypeCount]uint64
+	Congestion  [CongestionStateCount]uint64       // states entered
 	Resets      [DirectionCount][MaxReasons]uint64 // by the kernel's number of the reason; received ones have index 0
 	Reasons     [MaxReasons]string                 // the names of those numbers on this kernel; empty: no reason known
 

@@ -22,11 +22,14 @@ const (
 	KindResetReceived             // a connection of this host was reset by its peer
 	KindSegmentRetransmitted      // data or a FIN was sent again
 	KindSocketClosed              // a socket that has retransmitted is gone: ends its folding, becomes no record
+	KindAcceptCompleted           // an inbound connection was accepted
+	KindLossEntered               // the retransmission timer ran out: loss state
+	KindRecoveryEntered           // fast recovery
 	KindCount
 )
 
 var kindNames = [KindCount]string{"unknown", "connect_completed", "connect_failed", "syn_retransmitted", "reset_sent",
-	"reset_received", "segment_retransmitted", "socket_closed"}
+	"reset_received", "segment_retransmitted", "socket_closed", "accept_completed", "loss_entered", "recovery_entered"}
 
 // String is the kind's name in the receiver's own telemetry.
 func (k Kind) String() string {
@@ -126,6 +129,29 @@ func (r RetransmitType) String() string {
 	return retransmitNames[r]
 }
 
+// CongestionState is the state of a connection's congestion control, in the kernel's numbering (enum tcp_ca_state).
+type CongestionState uint8
+
+// The congestion states.
+const (
+	CongestionOpen CongestionState = iota
+	CongestionDisorder
+	CongestionCWR // congestion window reduced
+	CongestionRecovery
+	CongestionLoss
+	CongestionStateCount
+)
+
+var congestionNames = [CongestionStateCount]string{"open", "disorder", "cwr", "recovery", "loss"}
+
+// String is the value of ebpfnet.tcp.congestion.state.
+func (s CongestionState) String() string {
+	if s >= CongestionStateCount {
+		return ""
+	}
+	return congestionNames[s]
+}
+
 // Direction is the way a RST went.
 type Direction uint8
 
@@ -152,10 +178,11 @@ const (
 	OwnerNone    OwnerSource = iota // not known, or the kernel's own socket
 	OwnerCurrent                    // the thread that did it
 	OwnerOpener                     // the thread that connected or accepted the socket
+	OwnerScan                       // the process that had the socket when the collector started
 	OwnerSourceCount
 )
 
-var ownerNames = [OwnerSourceCount]string{"none", "current", "opener"}
+var ownerNames = [OwnerSourceCount]string{"none", "current", "opener", "scan"}
 
 // String is the value of ebpfnet.owner.
 func (o OwnerSource) String() string {
@@ -253,9 +280,11 @@ type Event struct {
 	Role            Role           // connect, SYN
 	Outcome         Outcome        // connect
 	Errno           uint16         // connect failed: the kernel's errno; 0: none
-	HasDuration     bool           // connect: the SYN was seen too
-	Duration        time.Duration  // connect: SYN to outcome
-	SynRetransmits  uint32         // connect: SYNs sent again
+	HasDuration     bool           // connect, accept: the duration is known
+	Duration        time.Duration  // connect: SYN to outcome; accept: first SYN-ACK to final ACK
+	HasWait         bool           // accept: the wait is known
+	Wait            time.Duration  // accept: in the accept queue
+	SynRetransmits  uint32         // connect: SYNs sent again; accept: SYN-ACKs
 	Attempt         uint32         // SYN: the how-manieth retransmit this is, from 1
 	Segment         SegmentType    // segment retransmitted
 	Retransmit      RetransmitType // segment retransmitted

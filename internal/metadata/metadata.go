@@ -56,6 +56,9 @@ type Event struct {
 
 // Events are the marks of the kinds of events.
 var Events = [event.KindCount]Event{
+	event.KindAcceptCompleted:      {"ebpfnet.tcp.accept.completed", SeverityInfo},
+	event.KindLossEntered:          {"ebpfnet.tcp.loss.entered", SeverityWarn},
+	event.KindRecoveryEntered:      {"ebpfnet.tcp.recovery.entered", SeverityInfo},
 	event.KindConnectCompleted:     {"ebpfnet.tcp.connect.completed", SeverityInfo},
 	event.KindConnectFailed:        {"ebpfnet.tcp.connect.failed", SeverityError},
 	event.KindSynRetransmitted:     {"ebpfnet.tcp.syn.retransmitted", SeverityWarn},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -174,7 +175,8 @@ func TestEventsAreThoseOfMetadata(t *testing.T) {
 func TestMetricsAreThoseOfMetadata(t *testing.T) {
 	file := readSchema(t)
 	names := map[string]bool{}
-	for _, m := range []Metric{MetricTCPConnections, MetricTCPHandshakeDuration, MetricTCPResets, MetricTCPRetransmits} {
+	for _, m := range []Metric{MetricTCPAcceptQueueWaitDuration, MetricTCPCongestionTransitions, MetricTCPConnections, MetricTCPHandshakeDuration, MetricTCPResets,
+		MetricTCPRetransmits} {
 		names[m.Name] = true
 		assert.Equal(t, file.Metrics[m.Name].Description, m.Description, m.Name)
 		assert.Equal(t, file.Metrics[m.Name].Unit, m.Unit, m.Name)
@@ -242,10 +244,11 @@ func TestTelemetryIsThatOfMetadata(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	settings := componenttest.NewNopTelemetrySettings()
 	settings.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
-	telemetry, err := NewTelemetry(settings, func(o *Observation) {
+	telemetry, err := NewTelemetry(settings, component.MustNewIDWithName("ebpf_net", "test"), func(o *Observation) {
 		for kind := range o.Seen {
 			o.Seen[kind] = uint64(10 + kind)
 			o.RingFull[kind] = 1
+			o.RateLimited[kind] = uint64(100 + kind)
 		}
 		o.DecodeErrors, o.Refused, o.SocketsTracked, o.SocketsRefused, o.OwnersCached = 2, 3, 4, 5, 6
 		o.Recursion = map[string]uint64{"state_established": 7}
@@ -282,6 +285,10 @@ func TestTelemetryIsThatOfMetadata(t *testing.T) {
 			var id []string
 			for _, a := range point.Attributes.ToSlice() {
 				attributes[string(a.Key)] = true
+				if a.Key == "receiver" {
+					assert.Equal(t, "ebpf_net/test", a.Value.String())
+					continue
+				}
 				id = append(id, a.Value.String())
 				if enum := file.Attributes[string(a.Key)].Enum; enum != nil {
 					assert.Contains(t, enum, a.Value.String(), name)
@@ -292,7 +299,13 @@ func TestTelemetryIsThatOfMetadata(t *testing.T) {
 		assert.Equal(t, declared.Attributes, keys(attributes), name)
 	}
 	assert.Equal(t, keys(file.Telemetry.Metrics), keys(values))
-	assert.Equal(t, map[string]int64{"ring_full": 6, "decode_error": 2, "refused": 3}, values["ebpf_net_records_lost"])
+	wantLost := map[string]int64{"ring_full": 9, "decode_error": 2, "refused": 3}
+	for kind, e := range Events {
+		if e.Name != "" {
+			wantLost["rate_limited "+event.Kind(kind).String()] = int64(100 + kind)
+		}
+	}
+	assert.Equal(t, wantLost, values["ebpf_net_records_lost"])
 	assert.Len(t, values["ebpf_net_records_seen"], len(file.Attributes["kind"].Enum))
 	assert.Equal(t, int64(10+event.KindResetSent), values["ebpf_net_records_seen"]["reset_sent"])
 	assert.Equal(t, map[string]int64{"tp_btf/tcp_send_reset reset": 1, "retransmit": 0}, values["ebpf_net_hook_in_use"])

@@ -11,6 +11,16 @@ type Metric struct {
 
 // The TCP metrics.
 var (
+	MetricTCPAcceptQueueWaitDuration = Metric{
+		Name:        "ebpfnet.tcp.accept_queue.wait.duration",
+		Description: "Time from the end of an inbound handshake to accept().",
+		Unit:        "s",
+	}
+	MetricTCPCongestionTransitions = Metric{
+		Name:        "ebpfnet.tcp.congestion.transitions",
+		Description: "Changes of the congestion state, by the state entered.",
+		Unit:        "{transition}",
+	}
 	MetricTCPConnections = Metric{
 		Name:        "ebpfnet.tcp.connections",
 		Description: "Handshakes that have ended, with or without a connection.",
@@ -40,14 +50,16 @@ type MetricConfig struct {
 
 // MetricsConfig says which metrics are built.
 type MetricsConfig struct {
-	TCPConnections       MetricConfig `mapstructure:"ebpfnet.tcp.connections"`
-	TCPHandshakeDuration MetricConfig `mapstructure:"ebpfnet.tcp.handshake.duration"`
-	TCPResets            MetricConfig `mapstructure:"ebpfnet.tcp.resets"`
-	TCPRetransmits       MetricConfig `mapstructure:"ebpfnet.tcp.retransmits"`
+	TCPAcceptQueueWaitDuration MetricConfig `mapstructure:"ebpfnet.tcp.accept_queue.wait.duration"`
+	TCPCongestionTransitions   MetricConfig `mapstructure:"ebpfnet.tcp.congestion.transitions"`
+	TCPConnections             MetricConfig `mapstructure:"ebpfnet.tcp.connections"`
+	TCPHandshakeDuration       MetricConfig `mapstructure:"ebpfnet.tcp.handshake.duration"`
+	TCPResets                  MetricConfig `mapstructure:"ebpfnet.tcp.resets"`
+	TCPRetransmits             MetricConfig `mapstructure:"ebpfnet.tcp.retransmits"`
 }
 
 // DefaultMetricsConfig builds all.
 func DefaultMetricsConfig() MetricsConfig {
 	on := MetricConfig{Enabled: true}
-	return MetricsConfig{TCPConnections: on, TCPHandshakeDuration: on, TCPResets: on, TCPRetransmits: on}
+	return MetricsConfig{TCPAcceptQueueWaitDuration: on, TCPCongestionTransitions: on, TCPConnections: on, TCPHandshakeDuration: on, TCPResets: on, TCPRetransmits: on}
 }

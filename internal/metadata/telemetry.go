@@ -18,6 +18,7 @@ import (
 type Observation struct {
 	Seen           [event.KindCount]uint64 // occurrences that were to become records; unknown and socket_closed are not told
 	RingFull       [event.KindCount]uint64 // of those, lost because the ring buffer was full
+	RateLimited    [event.KindCount]uint64 // records left out by rate_limit
 	DecodeErrors   uint64                  // records that could not be understood
 	Refused        uint64                  // records that no consumer took
 	Recursion      map[string]uint64       // runs that the kernel skipped, by program
@@ -38,9 +39,9 @@ type Telemetry struct {
 	registration metric.Registration
 }
 
-// NewTelemetry registers the receiver's own metrics. Whenever they are collected, observe is called once with an empty
+// NewTelemetry registers the own metrics of the receiver with the id. Whenever they are collected, observe is called once with an empty
 // Observation to fill; it may be called by several goroutines at once.
-func NewTelemetry(settings component.TelemetrySettings, observe func(*Observation)) (*Telemetry, error) {
+func NewTelemetry(settings component.TelemetrySettings, id component.ID, observe func(*Observation)) (*Telemetry, error) {
 	meter := settings.MeterProvider.Meter(ScopeName)
 	var errs error
 	counter := func(name, unit, description string) metric.Int64ObservableCounter {
@@ -72,15 +73,19 @@ func NewTelemetry(settings component.TelemetrySettings, observe func(*Observatio
 	if errs != nil {
 		return nil, fmt.Errorf("create own metrics: %w", errs)
 	}
+	receiver := attribute.String("receiver", id.String())
+	with := func(attributes ...attribute.KeyValue) metric.MeasurementOption {
+		return metric.WithAttributes(append(attributes, receiver)...)
+	}
 	registration, err := meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		var o Observation
 		observe(&o)
 		for _, s := range o.Signals {
 			if s.Hook == "" {
-				to.ObserveInt64(hookInUse, 0, metric.WithAttributes(attribute.String("signal", s.Name)))
+				to.ObserveInt64(hookInUse, 0, with(attribute.String("signal", s.Name)))
 				continue
 			}
-			to.ObserveInt64(hookInUse, 1, metric.WithAttributes(attribute.String("signal", s.Name),
+			to.ObserveInt64(hookInUse, 1, with(attribute.String("signal", s.Name),
 				attribute.String("hook", s.Hook)))
 		}
 		var ringFull uint64
@@ -90,20 +95,22 @@ func NewTelemetry(settings component.TelemetrySettings, observe func(*Observatio
 			}
 			ringFull += o.RingFull[kind]
 			to.ObserveInt64(recordsSeen, int64(o.Seen[kind]),
-				metric.WithAttributes(attribute.String("kind", event.Kind(kind).String())))
+				with(attribute.String("kind", event.Kind(kind).String())))
+			to.ObserveInt64(recordsLost, int64(o.RateLimited[kind]), with(attribute.String("cause", "rate_limited"),
+				attribute.String("kind", event.Kind(kind).String())))
 		}
 		lost := func(cause string, n uint64) {
-			to.ObserveInt64(recordsLost, int64(n), metric.WithAttributes(attribute.String("cause", cause)))
+			to.ObserveInt64(recordsLost, int64(n), with(attribute.String("cause", cause)))
 		}
 		lost("ring_full", ringFull)
 		lost("decode_error", o.DecodeErrors)
 		lost("refused", o.Refused)
 		for program, n := range o.Recursion {
-			to.ObserveInt64(recursionMisses, int64(n), metric.WithAttributes(attribute.String("program", program)))
+			to.ObserveInt64(recursionMisses, int64(n), with(attribute.String("program", program)))
 		}
-		to.ObserveInt64(ownerCacheSize, o.OwnersCached)
-		to.ObserveInt64(socketsRefused, int64(o.SocketsRefused))
-		to.ObserveInt64(socketsTracked, o.SocketsTracked)
+		to.ObserveInt64(ownerCacheSize, o.OwnersCached, with())
+		to.ObserveInt64(socketsRefused, int64(o.SocketsRefused), with())
+		to.ObserveInt64(socketsTracked, o.SocketsTracked, with())
 		return nil
 	}, hookInUse, ownerCacheSize, recursionMisses, recordsLost, recordsSeen, socketsRefused, socketsTracked)
 	if err != nil {

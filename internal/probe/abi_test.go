@@ -21,7 +21,7 @@ func objects(t *testing.T) map[string]*ebpf.CollectionSpec {
 	t.Helper()
 	specs := map[string]*ebpf.CollectionSpec{}
 	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){
-		"handshake": loadHandshake, "refused": loadRefused, "reset": loadReset, "retransmit": loadRetransmit, "clock": loadClock} {
+		"handshake": loadHandshake, "refused": loadRefused, "accept": loadAccept, "loss": loadLoss, "sockets": loadSockets, "reset": loadReset, "retransmit": loadRetransmit, "clock": loadClock} {
 		spec, err := load()
 		require.NoError(t, err)
 		specs[name] = spec
@@ -58,7 +58,7 @@ func TestSharedMapsAreTheSameInEveryObject(t *testing.T) {
 	specs := objects(t)
 	delete(specs, "clock")
 	for _, m := range []string{handshakeMapEvents, handshakeMapCounters, handshakeMapHandshakes, handshakeMapSockets,
-		handshakeMapLastDeparted, handshakeMapClosing} {
+		handshakeMapLastDeparted, handshakeMapClosing, handshakeMapAcceptWaits} {
 		want := specs["handshake"].Maps[m]
 		for name, spec := range specs {
 			got := spec.Maps[m]

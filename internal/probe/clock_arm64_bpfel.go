@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	clockProgJiffies = "jiffies"
+	clockProgSelf    = "self"
 )
 
 // loadClock returns the embedded CollectionSpec for clock.
@@ -62,6 +63,7 @@ type clockSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type clockProgramSpecs struct {
 	Jiffies *ebpf.ProgramSpec `ebpf:"jiffies"`
+	Self    *ebpf.ProgramSpec `ebpf:"self"`
 }
 
 // clockMapSpecs contains maps before they are loaded into the kernel.
@@ -113,11 +115,13 @@ type clockVariables struct {
 // It can be passed to loadClockObjects or ebpf.CollectionSpec.LoadAndAssign.
 type clockPrograms struct {
 	Jiffies *ebpf.Program `ebpf:"jiffies"`
+	Self    *ebpf.Program `ebpf:"self"`
 }
 
 func (p *clockPrograms) Close() error {
 	return _ClockClose(
 		p.Jiffies,
+		p.Self,
 	)
 }
 

@@ -41,7 +41,7 @@ import (
 const (
 	limitSilentRun  = 250 * time.Nanosecond  // a run of a program that emits no record
 	limitEmitRun    = time.Microsecond       // a run that emits one
-	limitConnection = 2500 * time.Nanosecond // what a connection over loopback may take longer, both its ends included
+	limitConnection = 4000 * time.Nanosecond // what a connection over loopback may take longer, both its ends included
 	fewestRuns      = 10_000                 // of a program, for its mean to count
 )
 

@@ -33,15 +33,14 @@ func (s *Source) Counters(c *event.Counters) error {
 			if err := s.shared[handshakeMapHandshakes].Lookup(key, &perCPU); err != nil {
 				return fmt.Errorf("read handshake histogram %d: %w", key, err)
 			}
-			h := &c.Handshakes[role][outcome]
-			for i := range perCPU {
-				h.Sum += perCPU[i].SumNs
-				for b, n := range perCPU[i].Bucket {
-					h.Buckets[b] += n
-				}
-			}
+			addHistograms(&c.Handshakes[role][outcome], perCPU)
 		}
 	}
+	var waits []handshakeHistogram
+	if err := s.shared[handshakeMapAcceptWaits].Lookup(uint32(0), &waits); err != nil {
+		return fmt.Errorf("read histogram of accept waits: %w", err)
+	}
+	addHistograms(&c.AcceptWaits, waits)
 	for name, prog := range s.programs {
 		info, err := prog.Stats()
 		if err != nil {
@@ -50,6 +49,15 @@ func (s *Source) Counters(c *event.Counters) error {
 		c.Recursion[name] = info.RecursionMisses
 	}
 	return nil
+}
+
+func addHistograms(h *event.Histogram, perCPU []handshakeHistogram) {
+	for i := range perCPU {
+		h.Sum += perCPU[i].SumNs
+		for b, n := range perCPU[i].Bucket {
+			h.Buckets[b] += n
+		}
+	}
 }
 
 func addCounts(c *event.Counters, k *handshakeCounts) {
@@ -62,6 +70,9 @@ func addCounts(c *event.Counters, k *handshakeCounts) {
 		for kind := range c.Retransmits[segment] {
 			c.Retransmits[segment][kind] += k.Retransmits[segment][kind]
 		}
+	}
+	for state := range c.Congestion {
+		c.Congestion[state] += k.Congestion[state]
 	}
 	for direction := range c.Resets {
 		for reason := range c.Resets[direction] {

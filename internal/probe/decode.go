@@ -17,6 +17,7 @@ import (
 const (
 	flagSnapshot = 1 << iota
 	flagDuration
+	flagWait
 )
 
 // never is what the kernel side puts into an age that does not exist.
@@ -75,6 +76,14 @@ func (d *decoder) decode(raw []byte, e *event.Event) error {
 		e.Role, e.Outcome, e.Errno, e.SynRetransmits = event.Role(r.Role), event.Outcome(r.Outcome), r.Error, r.Count
 		if r.Flags&flagDuration != 0 {
 			e.HasDuration, e.Duration = true, time.Duration(r.DurationNs)
+		}
+	case event.KindAcceptCompleted:
+		e.Role, e.SynRetransmits = event.Role(r.Role), r.Count
+		if r.Flags&flagDuration != 0 {
+			e.HasDuration, e.Duration = true, time.Duration(r.DurationNs)
+		}
+		if r.Flags&flagWait != 0 {
+			e.HasWait, e.Wait = true, time.Duration(r.WaitNs)
 		}
 	case event.KindSynRetransmitted:
 		e.Role, e.Segment, e.Retransmit, e.Attempt = event.Role(r.Role), event.SegmentType(r.Segment), event.RetransmitType(r.Retransmit), r.Count

@@ -6,7 +6,10 @@ package probe
 // refuses takes no other down.
 //
 //go:generate sh -c "$BPF2GO -type event handshake ../../bpf/handshake.bpf.c"
+//go:generate sh -c "$BPF2GO accept ../../bpf/accept.bpf.c"
+//go:generate sh -c "$BPF2GO loss ../../bpf/loss.bpf.c"
 //go:generate sh -c "$BPF2GO refused ../../bpf/refused.bpf.c"
 //go:generate sh -c "$BPF2GO reset ../../bpf/reset.bpf.c"
 //go:generate sh -c "$BPF2GO retransmit ../../bpf/retransmit.bpf.c"
+//go:generate sh -c "$BPF2GO sockets ../../bpf/sockets.bpf.c"
 //go:generate sh -c "$BPF2GO clock ../../bpf/clock.bpf.c"

@@ -23,14 +23,18 @@ type handshakeClosing struct {
 }
 
 type handshakeConfig struct {
-	_               structs.HostLayout
-	SlowThresholdNs uint64
-	WakeupBytes     uint64
-	CgroupSubsys    int32
-	Records         uint8
-	Report          uint8
-	ResetNoSocket   uint8
-	Pad             uint8
+	_                   structs.HostLayout
+	SlowThresholdNs     uint64
+	SlowWaitThresholdNs uint64
+	WakeupBytes         uint64
+	CgroupSubsys        int32
+	Records             uint8
+	Report              uint8
+	ResetNoSocket       uint8
+	AcceptReport        uint8
+	Self                uint32
+	ExcludeSelf         uint8
+	Pad                 [3]uint8
 }
 
 type handshakeCounts struct {
@@ -38,8 +42,9 @@ type handshakeCounts struct {
 	Connections    [2][9]uint64
 	Retransmits    [4][4]uint64
 	Resets         [2][64]uint64
-	Seen           [8]uint64
-	RingFull       [8]uint64
+	Congestion     [5]uint64
+	Seen           [11]uint64
+	RingFull       [11]uint64
 	SocketsAdded   uint64
 	SocketsRemoved uint64
 	SocketsRefused uint64
@@ -69,6 +74,7 @@ type handshakeEvent struct {
 	Segment     uint8
 	Retransmit  uint8
 	DurationNs  uint64
+	WaitNs      uint64
 	Count       uint32
 	Error       uint16
 	Reason      uint16
@@ -116,6 +122,7 @@ type handshakeSocketInfo struct {
 	Cookie             uint64
 	SynKtimeNs         uint64
 	EstablishedKtimeNs uint64
+	HandshakeNs        uint64
 	RetransSeen        uint32
 	SynRetransmits     uint32
 	ErrorBefore        uint16
@@ -140,6 +147,7 @@ type handshakeSocketInfo struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	handshakeMapAcceptWaits     = "accept_waits"
 	handshakeMapClosing         = "closing"
 	handshakeMapCounters        = "counters"
 	handshakeMapEvents          = "events"
@@ -205,6 +213,7 @@ type handshakeProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type handshakeMapSpecs struct {
+	AcceptWaits  *ebpf.MapSpec `ebpf:"accept_waits"`
 	Closing      *ebpf.MapSpec `ebpf:"closing"`
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
@@ -242,6 +251,7 @@ func (o *handshakeObjects) Close() error {
 //
 // It can be passed to loadHandshakeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type handshakeMaps struct {
+	AcceptWaits  *ebpf.Map `ebpf:"accept_waits"`
 	Closing      *ebpf.Map `ebpf:"closing"`
 	Counters     *ebpf.Map `ebpf:"counters"`
 	Events       *ebpf.Map `ebpf:"events"`
@@ -252,6 +262,7 @@ type handshakeMaps struct {
 
 func (m *handshakeMaps) Close() error {
 	return _HandshakeClose(
+		m.AcceptWaits,
 		m.Closing,
 		m.Counters,
 		m.Events,

@@ -57,8 +57,12 @@ func explain(err error) error {
 	if len(missing) == 0 {
 		return err
 	}
+	refusal := unix.EPERM // what else the error says, of MEMLOCK for instance, is about other causes
+	if errors.Is(err, unix.EACCES) {
+		refusal = unix.EACCES
+	}
 	return fmt.Errorf("this process lacks %s; run it as root, or give the collector's binary what it needs "+
-		"(setcap cap_bpf,cap_perfmon,cap_dac_read_search=ep BINARY): %w", strings.Join(missing, " and "), err)
+		"(setcap cap_bpf,cap_perfmon,cap_dac_read_search=ep BINARY): %w", strings.Join(missing, " and "), refusal)
 }
 
 // oneLine joins errors in one line, unlike errors.Join; nil if there are none.

@@ -27,11 +27,15 @@ const (
 type Settings struct {
 	HandshakeReport        Report
 	HandshakeSlowThreshold time.Duration
+	AcceptReport           Report        // ReportFailed: none; an accept does not fail
+	AcceptSlowThreshold    time.Duration // of the wait in the accept queue alone
 	ResetEnabled           bool
 	ResetNoSocket          bool // answers to strays become records too
 	RetransmitEnabled      bool
+	LossEnabled            bool
 	HistogramBounds        []uint64 // inclusive upper bounds in nanoseconds, ascending, at most event.MaxBounds
 	RingBufferSize         int      // bytes; rounded up to a power of two, at least a page
+	ExcludeSelf            bool     // this process's own connections are neither told nor counted
 	CountOnly              bool     // nobody wants records: count only
 	BTFPath                string   // BTF of a kernel that does not carry its own; empty: /sys/kernel/btf/vmlinux
 }

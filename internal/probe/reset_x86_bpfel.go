@@ -23,14 +23,18 @@ type resetClosing struct {
 }
 
 type resetConfig struct {
-	_               structs.HostLayout
-	SlowThresholdNs uint64
-	WakeupBytes     uint64
-	CgroupSubsys    int32
-	Records         uint8
-	Report          uint8
-	ResetNoSocket   uint8
-	Pad             uint8
+	_                   structs.HostLayout
+	SlowThresholdNs     uint64
+	SlowWaitThresholdNs uint64
+	WakeupBytes         uint64
+	CgroupSubsys        int32
+	Records             uint8
+	Report              uint8
+	ResetNoSocket       uint8
+	AcceptReport        uint8
+	Self                uint32
+	ExcludeSelf         uint8
+	Pad                 [3]uint8
 }
 
 type resetCounts struct {
@@ -38,8 +42,9 @@ type resetCounts struct {
 	Connections    [2][9]uint64
 	Retransmits    [4][4]uint64
 	Resets         [2][64]uint64
-	Seen           [8]uint64
-	RingFull       [8]uint64
+	Congestion     [5]uint64
+	Seen           [11]uint64
+	RingFull       [11]uint64
 	SocketsAdded   uint64
 	SocketsRemoved uint64
 	SocketsRefused uint64
@@ -62,6 +67,7 @@ type resetSocketInfo struct {
 	Cookie             uint64
 	SynKtimeNs         uint64
 	EstablishedKtimeNs uint64
+	HandshakeNs        uint64
 	RetransSeen        uint32
 	SynRetransmits     uint32
 	ErrorBefore        uint16
@@ -86,6 +92,7 @@ type resetSocketInfo struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	resetMapAcceptWaits             = "accept_waits"
 	resetMapClosing                 = "closing"
 	resetMapCounters                = "counters"
 	resetMapEvents                  = "events"
@@ -156,6 +163,7 @@ type resetProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type resetMapSpecs struct {
+	AcceptWaits  *ebpf.MapSpec `ebpf:"accept_waits"`
 	Closing      *ebpf.MapSpec `ebpf:"closing"`
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
@@ -192,6 +200,7 @@ func (o *resetObjects) Close() error {
 //
 // It can be passed to loadResetObjects or ebpf.CollectionSpec.LoadAndAssign.
 type resetMaps struct {
+	AcceptWaits  *ebpf.Map `ebpf:"accept_waits"`
 	Closing      *ebpf.Map `ebpf:"closing"`
 	Counters     *ebpf.Map `ebpf:"counters"`
 	Events       *ebpf.Map `ebpf:"events"`
@@ -202,6 +211,7 @@ type resetMaps struct {
 
 func (m *resetMaps) Close() error {
 	return _ResetClose(
+		m.AcceptWaits,
 		m.Closing,
 		m.Counters,
 		m.Events,

@@ -9,6 +9,7 @@ import "github.com/cilium/ebpf"
 // family is one signal. Its parts load and attach independently of each other and of other families.
 type family struct {
 	name    string
+	aid     bool // it tells nothing by itself
 	enabled func(Settings) bool
 	parts   []part
 }
@@ -45,6 +46,16 @@ var families = []family{
 		},
 	},
 	{
+		name:    "accept",
+		enabled: func(Settings) bool { return true }, // metrics count all, and inbound connections get their owners here
+		parts: []part{
+			{name: "accept", load: loadAccept, essential: true, candidates: []candidate{{
+				programs: []string{acceptProgAcceptExit, acceptProgAccept4Exit},
+				hook:     "tracepoint/sys_exit_accept+sys_exit_accept4",
+			}}},
+		},
+	},
+	{
 		name:    "reset",
 		enabled: func(s Settings) bool { return s.ResetEnabled },
 		parts: []part{
@@ -71,6 +82,27 @@ var families = []family{
 			{name: "SYN-ACK", load: loadRetransmit, candidates: []candidate{
 				{programs: []string{retransmitProgSynackRetransmit}, hook: "tp_btf/tcp_retransmit_synack"},
 			}},
+		},
+	},
+	{
+		name:    "loss",
+		enabled: func(s Settings) bool { return s.LossEnabled },
+		parts: []part{
+			{name: "congestion state", load: loadLoss, essential: true, candidates: []candidate{{
+				programs: []string{lossProgCongestionInSoftirq, lossProgCongestionInCall},
+				hook:     "tp_btf/tcp_cong_state_set",
+			}}},
+		},
+	},
+	{
+		name:    "scan",
+		aid:     true,
+		enabled: func(Settings) bool { return true }, // after all others, so that no connection falls between
+		parts: []part{
+			{name: "sockets", load: loadSockets, essential: true, candidates: []candidate{{
+				programs: []string{socketsProgScanSockets},
+				hook:     "iter/task_file",
+			}}},
 		},
 	},
 }

@@ -64,6 +64,9 @@ func (s *Source) open(settings Settings) error {
 	}
 	defer func() { _ = t.close() }() // nothing is lost with it
 	s.reasons = l.resetReasons()
+	if l.config.Self, err = ownPID(); err != nil {
+		return explain(err)
+	}
 	if err := l.configure(settings); err != nil {
 		return err
 	}
@@ -82,7 +85,7 @@ func (s *Source) open(settings Settings) error {
 		}
 		signal, err := l.attach(&f)
 		s.signals = append(s.signals, signal)
-		works = works || signal.Hook != ""
+		works = works || (signal.Hook != "" && !f.aid)
 		refusals = append(refusals, err)
 	}
 	if !works {
@@ -164,7 +167,7 @@ func (l *loader) kernelTypes(path string) error {
 		return nil
 	}
 	if l.types, err = l.cache.Kernel(); err != nil {
-		return fmt.Errorf("load kernel types from /sys/kernel/btf/vmlinux: %w (a kernel built without CONFIG_DEBUG_INFO_BTF needs btf_path)", err)
+		return fmt.Errorf("load kernel types from /sys/kernel/btf/vmlinux: %w (needs a kernel built with CONFIG_DEBUG_INFO_BTF)", err)
 	}
 	return nil
 }
@@ -179,14 +182,20 @@ func (l *loader) configure(settings Settings) error {
 	}
 	copy(l.bounds[:], settings.HistogramBounds)
 	l.config = handshakeConfig{
-		SlowThresholdNs: uint64(settings.HandshakeSlowThreshold),
-		WakeupBytes:     uint64(ringSize(settings.RingBufferSize)) / 4,
-		CgroupSubsys:    l.cgroupSubsystem(),
-		Records:         1,
-		Report:          uint8(settings.HandshakeReport),
+		Self:                l.config.Self,
+		SlowThresholdNs:     uint64(settings.HandshakeSlowThreshold),
+		WakeupBytes:         uint64(ringSize(settings.RingBufferSize)) / 4,
+		CgroupSubsys:        l.cgroupSubsystem(),
+		Records:             1,
+		Report:              uint8(settings.HandshakeReport),
+		AcceptReport:        uint8(settings.AcceptReport),
+		SlowWaitThresholdNs: uint64(settings.AcceptSlowThreshold),
 	}
 	if settings.CountOnly {
 		l.config.Records = 0
+	}
+	if settings.ExcludeSelf {
+		l.config.ExcludeSelf = 1
 	}
 	if settings.ResetNoSocket {
 		l.config.ResetNoSocket = 1
@@ -224,6 +233,23 @@ func (l *loader) resetReasons() (names [event.MaxReasons]string) {
 		}
 	}
 	return names
+}
+
+// ownPID is this process's id in the host's pid namespace, which its own need not be.
+func ownPID() (uint32, error) {
+	spec, err := loadClock()
+	if err != nil {
+		return 0, err
+	}
+	prog, err := ebpf.NewProgram(spec.Programs[clockProgSelf])
+	if err != nil {
+		return 0, fmt.Errorf("load the program that tells the own process id: %w", err)
+	}
+	pid, err := prog.Run(&ebpf.RunOptions{})
+	if err != nil {
+		return 0, errors.Join(fmt.Errorf("run the program that tells the own process id: %w", err), prog.Close())
+	}
+	return pid, prog.Close()
 }
 
 // ticks measures the kernel's tick rate, which no file tells on every kernel.
@@ -277,7 +303,7 @@ func (l *loader) createShared(size int) error {
 	}
 	spec.Maps[handshakeMapEvents].MaxEntries = uint32(ringSize(size))
 	for _, name := range []string{handshakeMapEvents, handshakeMapCounters, handshakeMapHandshakes, handshakeMapSockets,
-		handshakeMapLastDeparted, handshakeMapClosing} {
+		handshakeMapLastDeparted, handshakeMapClosing, handshakeMapAcceptWaits} {
 		m, err := ebpf.NewMap(spec.Maps[name])
 		if err != nil {
 			return fmt.Errorf("create map %s: %w", name, err)
@@ -383,6 +409,9 @@ func (l *loader) attachCandidate(p *part, c *candidate) error {
 }
 
 func (l *loader) attachProgram(prog *ebpf.Program, name string, spec *ebpf.ProgramSpec) error {
+	if spec.AttachType == ebpf.AttachTraceIter {
+		return errors.Join(runIterator(prog), prog.Close()) // once, and it is not needed any more
+	}
 	l.source.closers = append(l.source.closers, prog)
 	l.source.programs[name] = prog
 	var (
@@ -402,4 +431,18 @@ func (l *loader) attachProgram(prog *ebpf.Program, name string, spec *ebpf.Progr
 	}
 	l.source.closers = append(l.source.closers, attached)
 	return nil
+}
+
+// runIterator runs the program once over all that it iterates.
+func runIterator(prog *ebpf.Program) error {
+	iterator, err := link.AttachIter(link.IterOptions{Program: prog})
+	if err != nil {
+		return err
+	}
+	run, err := iterator.Open()
+	if err != nil {
+		return errors.Join(err, iterator.Close())
+	}
+	_, err = io.Copy(io.Discard, run)
+	return errors.Join(err, run.Close(), iterator.Close())
 }
