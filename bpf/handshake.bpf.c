@@ -119,6 +119,8 @@ static __always_inline void handshake_ended(struct sock *sk, struct socket_info 
 		e->flags = EVENT_HAS_DURATION;
 	}
 	read_flow(e, sk, tp);
+	if (unsent && error == EADDRNOTAVAIL && !(sk->sk_userlocks & SOCK_BINDPORT_LOCK))
+		e->local_port = 0; /* what stands there is of an earlier connect */
 	read_snapshot(e, sk, tp, 0);
 	/* Giving up, like running out of ports, is something a thread does; everything else happens to it. */
 	if ((outcome == OUTCOME_ABORTED || unsent) && in_owners_call(sk))

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -500,7 +501,7 @@ func resetReceivedAfterClose(t testing.TB, w *watch, f nettest.Family) {
 		require.True(t, locals[e.Flow.Peer], describe(&e))
 		delete(locals, e.Flow.Peer)
 		require.Equal(t, event.StateFinWait1, e.State, describe(&e))
-		require.Equal(t, event.OwnerNone, e.Owner.Source, "who accepted it is not known")
+		requireThread(t, &e, event.OwnerOpener, sth)
 	}
 	for _, e := range w.in(ns).kind(event.KindResetSent).exactly(t, connections) {
 		require.Equal(t, "tcp_abort_on_close", e.Reason, describe(&e))
@@ -579,7 +580,7 @@ func awaitAcknowledged(t testing.TB, conn *net.TCPConn) {
 }
 
 // Of a connect that began earlier only the end is seen, and by two hooks if connect() waits for it.
-func TestConnectBegunBeforeTheSourceIsToldOnceByNobody(t *testing.T) {
+func TestConnectBegunBeforeTheSourceIsToldOnce(t *testing.T) {
 	tryScenario(t, func(t testing.TB) {
 		type attempt struct {
 			net     *nettest.Net
@@ -630,7 +631,8 @@ func TestConnectBegunBeforeTheSourceIsToldOnceByNobody(t *testing.T) {
 			require.Equal(t, event.StateSynSent, e.State)
 			require.False(t, e.HasDuration, "its beginning was not seen")
 			require.NotZero(t, e.Flow.Local.Port())
-			require.Zero(t, e.Owner, describe(&e))
+			require.Equal(t, event.OwnerScan, e.Owner.Source, "which thread connects is not known, which process has it is")
+			require.EqualValues(t, os.Getpid(), e.Owner.PID)
 			t.Log(describe(&e))
 		}
 		w.requireCountedAsTold(t)
