@@ -61,5 +61,6 @@ type MetricsConfig struct {
 // DefaultMetricsConfig builds all.
 func DefaultMetricsConfig() MetricsConfig {
 	on := MetricConfig{Enabled: true}
-	return MetricsConfig{TCPAcceptQueueWaitDuration: on, TCPCongestionTransitions: on, TCPConnections: on, TCPHandshakeDuration: on, TCPResets: on, TCPRetransmits: on}
+	return MetricsConfig{TCPAcceptQueueWaitDuration: on, TCPCongestionTransitions: on, TCPConnections: on,
+		TCPHandshakeDuration: on, TCPResets: on, TCPRetransmits: on}
 }
