@@ -91,6 +91,8 @@ static __always_inline void handshake_ended(struct sock *sk, struct socket_info 
 		duration_ns = handshake_duration(tp, s, now, outcome == OUTCOME_OK);
 		if (duration_ns && !is_excluded(s))
 			count_duration(ROLE_CLIENT, outcome, duration_ns);
+	} else if (!unsent && !late) { /* its beginning was not seen; late, what is counted may be data */
+		retransmits = s ? s->syn_retransmits + tp->total_retrans - s->retrans_seen : tp->total_retrans;
 	}
 	if (!is_excluded(s))
 		count(connections[ROLE_CLIENT][outcome], 1);

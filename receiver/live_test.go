@@ -114,7 +114,7 @@ func TestARefusedConnectBecomesARecordAndAMetricInTwoReceiversSideBySide(t *test
 		start(t, asMetrics, componenttest.NewNopHost())
 		defer stop(t, asMetrics)
 		require.Equal(t, componentstatus.StatusOK, host.last().Status())
-		assert.Len(t, host.last().Attributes().AsRaw(), 3)
+		assert.Len(t, host.last().Attributes().AsRaw(), 6, "handshake, accept, reset, retransmit, loss, scan")
 		assert.NotContains(t, host.last().Attributes().AsRaw(), unavailable)
 	}
 	port := refusedPort(t)
