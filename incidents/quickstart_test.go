@@ -47,5 +47,5 @@ func TestQuickstartShowsAnEventWithinASecond(t *testing.T) {
 		}
 	}
 	require.Len(t, lines, 1, "one event, one line")
-	assert.Regexp(t, `^\d\d:\d\d:\d\d\.\d{3} \S+\[\d+/\d+\] connect failed \S+ → \S+: connection refused after \S+ \S+$`, lines[0])
+	assert.Regexp(t, `^\d\d:\d\d:\d\d\.\d{3}Z \S+\[\d+/\d+\] connect failed \S+ → \S+: connection refused after \S+ \S+$`, lines[0])
 }

@@ -242,7 +242,13 @@ func assertHandshakesAgree(c *assert.CollectT, records *sink, metrics pmetric.Me
 		s.Buckets[bucketOf(duration)]++
 		durations[outcome] = s
 	}
-	assert.Equal(c, connections, counts(metrics, "ebpfnet.tcp.connections", "error.type"))
+	outbound := map[string]int{}
+	for series, n := range counts(metrics, "ebpfnet.tcp.connections", "ebpfnet.tcp.handshake.role", "error.type") {
+		if outcome, ok := strings.CutPrefix(series, "client"); ok {
+			outbound[strings.TrimSpace(outcome)] = n
+		}
+	}
+	assert.Equal(c, connections, outbound)
 
 	measured := map[string]series{}
 	histogram, found := metricOf(metrics, "ebpfnet.tcp.handshake.duration")
@@ -250,6 +256,9 @@ func assertHandshakesAgree(c *assert.CollectT, records *sink, metrics pmetric.Me
 		return
 	}
 	for _, point := range histogram.ExponentialHistogram().DataPoints().All() {
+		if role, _ := point.Attributes().Get("ebpfnet.tcp.handshake.role"); role.AsString() != "client" {
+			continue
+		}
 		s := series{Count: int(point.Count()), Sum: point.Sum(), Buckets: map[int]int{}}
 		assert.EqualValues(c, scale, point.Scale())
 		for i, n := range point.Positive().BucketCounts().All() {
