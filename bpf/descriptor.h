@@ -3,7 +3,7 @@
 #ifndef EBPFNET_DESCRIPTOR_H
 #define EBPFNET_DESCRIPTOR_H
 
-#include "socket.h"
+#include "owner.h"
 
 /* The socket behind a descriptor of the current task, or NULL. Another thread may replace the descriptor meanwhile: what is found
  * must point back at itself. */

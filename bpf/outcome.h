@@ -3,7 +3,7 @@
 #ifndef EBPFNET_OUTCOME_H
 #define EBPFNET_OUTCOME_H
 
-#include "socket.h"
+#include "owner.h"
 
 static __always_inline __u8 outcome_of(__u16 error)
 {
